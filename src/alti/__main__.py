@@ -1,0 +1,5 @@
+"""python -m alti"""
+
+from alti.cli import main
+
+main()

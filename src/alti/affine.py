@@ -1,0 +1,65 @@
+"""Reads the weights of a module that is affine, through the module itself where its type is not a plain one.
+
+A projection may be a Linear, a Conv1D, a LoRA or a quantised layer; a norm may store its gain as it is, minus one, or
+not at all. What they compute is always the same: x @ weight + bias, or (x − mean) · scale · gain + shift.
+"""
+
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
+
+PROBE = 200.0  # large enough to drown a norm's eps, its square still a float16
+
+
+def projection(module: nn.Module, x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Weight [in, out] and bias [out] of an output projection that was called with x."""
+    if type(module) in (nn.Linear, Conv1D):
+        weight, bias = cast(Tensor, module.weight), cast(Tensor | None, module.bias)
+        weight = weight.T if type(module) is nn.Linear else weight
+        return weight.to(dtype), torch.zeros_like(weight[0], dtype=dtype) if bias is None else bias.to(dtype)
+    eye = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
+    bias = module(torch.zeros_like(eye[:1])).to(dtype)[0]
+    return module(eye).to(dtype) - bias, bias
+
+
+@dataclass(frozen=True, slots=True)
+class Norm:
+    """A LayerNorm or RMSNorm at one input: x ↦ linear(x) · scale + shift."""
+
+    gain: Tensor  # [D]
+    shift: Tensor  # [D]
+    scale: Tensor  # [B, T]  1 / std
+    centred: bool  # subtracts the mean (LayerNorm) or not (RMSNorm)
+
+    def linear(self, x: Tensor) -> Tensor:
+        return (x - x.mean(-1, keepdim=True) if self.centred else x) * self.gain
+
+
+def norm(module: nn.Module, x: Tensor, y: Tensor) -> Norm:
+    """A norm that has just mapped x to y; computed in their dtype."""
+    dtype = x.dtype
+    if type(module) is nn.LayerNorm:
+        gain = torch.ones_like(x[0, 0]) if module.weight is None else module.weight.to(dtype)
+        shift = torch.zeros_like(gain) if module.bias is None else module.bias.to(dtype)
+        scale = (x.var(-1, correction=0) + module.eps).rsqrt()
+        return Norm(gain, shift, scale, centred=True)
+    gain, shift, centred = _probe(module, x.shape[-1], dtype)
+    found = Norm(gain, shift, x[..., 0], centred)
+    direction = found.linear(x)  # y − shift is this, times 1 / std: no need to know where the module keeps its eps
+    scale = ((y - shift) * direction).sum(-1) / direction.square().sum(-1).clamp_min(torch.finfo(dtype).tiny)
+    return Norm(gain, shift, scale, centred)
+
+
+def _probe(module: nn.Module, width: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, bool]:
+    sign = torch.ones(width, dtype=dtype)
+    if (weight := next(module.parameters(), None)) is not None:
+        sign = sign.to(weight)
+    sign[1::2] = -1
+    zero, ones, alternating = (
+        module(x.expand(1, 1, width)).to(dtype)[0, 0] for x in (0 * sign, PROBE * sign.abs(), PROBE * sign)
+    )
+    centred = bool((ones - zero).abs().max() < 0.01 * (alternating - zero).abs().max())  # a constant has no deviation
+    return (alternating - zero) * sign.to(dtype), zero, centred

@@ -1,0 +1,179 @@
+"""The result: which tokens a prediction rests on."""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from alti._errors import LoadError, UsageError
+from alti.mixing import rollout
+from alti.words import group
+
+FORMAT = 1  # of to_dict() and save(); a reader refuses what is newer than itself
+TENSORS = {"scores": torch.float32, "special": torch.bool, "layers": torch.float32}
+LINES, BAR = 40, 24  # of the terminal text
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Attribution:
+    """How much each token of a text counts for one prediction.
+
+    Iterating gives (token, score) pairs in the order of the text:
+
+    >>> for token, score in attribution: ...
+    """
+
+    text: str
+    tokens: tuple[str, ...]  # as the tokenizer writes them
+    offsets: tuple[tuple[int, int], ...]  # characters of the text; (0, 0) for tokens that the tokenizer added
+    scores: Tensor  # [T]
+    special: Tensor  # [T]  True at special tokens
+    method: str
+    label: str | None = None  # None: the model has no head
+    probability: float | None = None  # None: the label has none (a regression value)
+    layers: Tensor | None = None  # [L, T, T]  C^l; row i: what token i is made of
+    target: int | None = None  # index of the label
+    position: int | None = None  # the token that the prediction is read from; None: the mean of all
+    text_pair: str | None = None
+    segments: tuple[int, ...] = ()  # 0: token of the text, 1: of text_pair, -1: added
+    cut: tuple[str, ...] = ()  # what was left out of texts that were too long
+    model: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[tuple[str, float]]:
+        return iter(zip(self.tokens, self.scores.tolist(), strict=True))
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __getitem__(self, index: int) -> tuple[str, float]:
+        return self.tokens[index], float(self.scores[index])
+
+    def top(self, k: int = 5) -> list[tuple[str, float]]:
+        """The k tokens with the highest scores, best first; special tokens are not ranked."""
+        if k < 0:
+            raise UsageError(f"k = {k} is not a number of tokens: give 0 or more")
+        ranked = self.scores.masked_fill(self.special, -torch.inf).argsort(descending=True, stable=True).tolist()
+        return [self[i] for i in ranked if not self.special[i]][:k]
+
+    def words(self) -> Self:
+        """The same scores per word: a word's score is the sum of its tokens'. Special tokens are no words.
+
+        Words are found in the text by token offsets, so they are the same for WordPiece, BPE and SentencePiece.
+        """
+        words = [
+            (segment, span, members)
+            for segment, text in enumerate((self.text, self.text_pair))
+            if text is not None
+            for span, members in group(text, self._spans(segment))
+        ]
+        texts = (self.text, self.text_pair or "")
+        scores = [self.scores[members].sum() for _, _, members in words]
+        return replace(
+            self,
+            tokens=tuple(texts[segment][slice(*span)] for segment, span, _ in words),
+            offsets=tuple(span for _, span, _ in words),
+            scores=torch.stack(scores) if scores else self.scores[:0],
+            special=torch.zeros(len(words), dtype=torch.bool),
+            segments=tuple(segment for segment, _, _ in words),
+            position=None,
+            layers=None,
+        )
+
+    def _spans(self, segment: int) -> dict[int, tuple[int, int]]:
+        """The tokens that belong to words of one text, with their characters."""
+        owners = self.segments or tuple(-1 if special else 0 for special in self.special.tolist())
+        return {i: self.offsets[i] for i, owner in enumerate(owners) if owner == segment and not bool(self.special[i])}
+
+    def relevance(self, layer: int = -1) -> Tensor:
+        """What every token is made of after a layer (0 is the first): R^l = C^l · … · C^1, [T, T]."""
+        if self.layers is None:
+            raise UsageError("this attribution has no maps per layer: explain with layers=True")
+        count = len(self.layers)
+        if not -count <= layer < count:
+            raise UsageError(f"layer = {layer} does not exist: the model has {count}, 0 to {count - 1}")
+        maps = self.layers[: layer % count + 1]
+        sums_to_one = bool((maps.sum(-1) < 1.01).all())
+        return rollout(maps, rescale=not sums_to_one)  # Globenc's rows have no common sum
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists, numbers and strings, ready for JSON."""
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        plain |= {name: t.tolist() for name in TENSORS if (t := plain[name]) is not None}
+        return {"format": FORMAT, **plain}
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Self:
+        """What to_dict() gave, also after a round trip through JSON."""
+        plain = dict(plain)
+        if (version := plain.pop("format", None)) != FORMAT:
+            raise LoadError(f"attribution has format {version!r}, and this version of alti reads {FORMAT}: update alti")
+        known = {f.name for f in fields(cls)}
+        if unknown := plain.keys() - known:
+            raise LoadError(f"attribution has unknown fields {', '.join(sorted(unknown))}: update alti")
+        for name, dtype in TENSORS.items():
+            if (value := plain.get(name)) is not None and not isinstance(value, Tensor):
+                plain[name] = torch.tensor(value, dtype=dtype)
+        for name in ("tokens", "segments", "cut"):
+            plain[name] = tuple(plain.get(name, ()))
+        plain["offsets"] = tuple((start, end) for start, end in plain["offsets"])
+        return cls(**plain)
+
+    def save(self, path: str | Path) -> None:
+        """Write everything to one file: a safetensors file whose header holds the texts as JSON. No pickle."""
+        plain = self.to_dict()
+        tensors = {name: plain.pop(name) and getattr(self, name).contiguous() for name in TENSORS}
+        partial = Path(path).with_name(f"{Path(path).name}.partial")
+        save_file({k: t for k, t in tensors.items() if t is not None}, partial, {"alti": json.dumps(plain)})
+        os.replace(partial, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read what save() wrote."""
+        try:
+            with safe_open(path, "pt") as file:
+                plain = json.loads((file.metadata() or {})["alti"])
+                tensors = file.keys()
+                return cls.from_dict({**plain, **{name: file.get_tensor(name) for name in tensors}})
+        except FileNotFoundError:
+            raise LoadError(f"{path} does not exist: give a file written by Attribution.save") from None
+        except (OSError, SafetensorError, KeyError, ValueError) as error:
+            raise LoadError(f"{path} is not a file written by Attribution.save ({error})") from None
+
+    def __str__(self) -> str:
+        return self.render()
+
+    def render(self, *, words: bool = True) -> str:
+        """A line for the prediction, then each word (or token) with a bar, or the best of them where there are many."""
+        view = self.words() if words else self
+        shown = list(view) if len(view) <= LINES else view.top(LINES)
+        width = max((len(word) for word, _ in shown), default=0)
+        largest = max((abs(score) for _, score in shown), default=0) or 1.0
+        sign = "+" if any(score < 0 for _, score in shown) else ""
+        lines = [self._headline()]
+        for word, score in shown:
+            lines.append(f"  {word:<{width}}  {score:{sign}.3f}  {_bar(score / largest)}".rstrip())
+        if len(shown) < len(view):
+            lines.append(f"  … and {len(view) - len(shown)} more")
+        return "\n".join(lines)
+
+    def _headline(self) -> str:
+        label = [] if self.label is None else [f"{self.label!s}"]
+        if self.probability is not None:
+            label.append(f"(p = {self.probability:.3f})")
+        parts = [" ".join(label), self.method, self.model]
+        parts += [f"cut: {sum(map(len, self.cut))} characters"] if self.cut else []
+        return " · ".join(part for part in parts if part)
+
+
+def _bar(share: float) -> str:
+    """A bar of up to BAR characters, eighths of one included."""
+    eighths = round(abs(share) * BAR * 8)
+    return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()

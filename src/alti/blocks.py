@@ -1,0 +1,306 @@
+"""Reads a model: runs it once and writes each attention block as a sum of one vector per token.
+
+Probabilities and values are overheard at transformers' attention interface (or at the two modules that `Site.probs` and
+`Site.value` name); everything else comes from forward hooks at the paths of a `Site`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from threading import RLock
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+from transformers import PreTrainedModel
+
+from alti._errors import DecompositionError, UnsupportedModelError
+from alti.affine import norm, projection
+from alti.families import Site, Stack
+from alti.overhear import listens, overhearing, unheard
+from alti.structure import network, stacks_of
+
+Through = Literal["ffn"] | None
+Visit = Callable[["Block"], None]
+Report = Callable[["Block", float], None]
+
+LIMITS = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 2e-2}
+FLOAT32_NORM_LIMIT = 1e-6  # for a float64 model whose norm computes in float32
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One attention block as the linear map  y_i = Σ_j T_ij + bias_i,
+
+    T_ij = scale_i · Σ_h attn[h,i,j] · value[h,j] @ weight[h]  +  [i = j] · residual_i
+    """
+
+    attn: Tensor  # [B, H, T, S]
+    value: Tensor  # [B, H, S, d]
+    weight: Tensor  # [H, d, D]  W_O with every norm's linear part folded in
+    scale: Tensor  # [B, T]     1 / std of the norms
+    residual: Tensor  # [B, T, D]
+    bias: Tensor  # [B, T, D]
+    output: Tensor  # [B, T, D]  what the model really computed, never our own sum
+    cross: bool = False  # sources are another sequence: the residual is a column of its own, not the diagonal
+    mask: Tensor | None = None  # [B, T]  False at padding; None: every position is real
+
+    def rebuilt(self) -> Tensor:  # [B, T, D]
+        """y_i from its parts: Σ_j T_ij + bias_i, to be compared with `output`."""
+        mixed = (self.attn @ self.value).transpose(1, 2).flatten(2)  # [B, T, H·d]
+        return mixed @ self.weight.flatten(0, 1) * self.scale[..., None] + self.residual + self.bias
+
+
+def walk(model: nn.Module, inputs: Mapping[str, Any], visit: Visit, *, through: Through = None) -> Any:
+    """Run the model once, hand each attention block to `visit` as soon as it is complete, return the model's output.
+
+    Every block has been rebuilt from its parts and compared with what the model computed before `visit` sees it; a
+    difference raises DecompositionError. Nothing is kept here: peak memory is one block, whatever `visit` does with it.
+    `through="ffn"` carries each block through the second norm of its layer (for Globenc and ALTI + LN2).
+    The model is left as it was, also after an exception.
+    """
+    return _walk(model, inputs, lambda block, _: visit(block), through)
+
+
+def trace(model: nn.Module, inputs: Mapping[str, Any], *, through: Through = None) -> list[Block]:
+    """All attention blocks of one forward pass, in the order in which the model computed them."""
+    blocks: list[Block] = []
+    walk(model, inputs, blocks.append, through=through)
+    return blocks
+
+
+def check(model: nn.Module, inputs: Mapping[str, Any], *, through: Through = None) -> list[float]:
+    """The worst relative error of each block: |sum of parts − what the model computed|, padding left out.
+
+    Above the limit of the model's dtype it raises DecompositionError, which names the block and the paths to look at.
+    """
+    errors: list[float] = []
+    _walk(model, inputs, lambda _, error: errors.append(error), through)
+    return errors
+
+
+_walking = RLock()  # hooks and configs belong to the model, not to the caller: one walk at a time
+
+
+def _walk(model: nn.Module, inputs: Mapping[str, Any], report: Report, through: Through) -> Any:
+    inner = network(model)
+    reader = _Reader(inner, inputs, report, through)
+    with _walking, torch.no_grad(), ExitStack() as hooks, overhearing(inner, reader):
+        for stack, layers in reader.stacks:
+            for layer in layers:
+                for handle in reader.watch(stack, layer):
+                    hooks.callback(handle.remove)
+        output = inner(**inputs)
+    reader.finish()
+    return output
+
+
+class _Call(NamedTuple):
+    """A module that was called."""
+
+    module: nn.Module
+    input: Tensor
+    output: Tensor
+
+
+class _Reader:
+    """Listens to one forward pass of one model and reports each block with its error."""
+
+    def __init__(self, model: PreTrainedModel, inputs: Mapping[str, Any], report: Report, through: Through) -> None:
+        self.name, self.config, self.inputs = model.config.model_type, model.config, inputs
+        self.report, self.through, self.count = report, through, 0
+        self.stacks = stacks_of(model)
+        self.attention: tuple[Tensor, Tensor] | None = None  # overheard, and not yet part of a block
+        self.calls: dict[str, _Call] = {}  # of the site now being computed, by field of Site
+        self.x = torch.empty(0)  # the residual of that site
+        self.pending: Block | None = None  # waits for the second norm
+        if not self.stacks:
+            raise DecompositionError(
+                f"{self.name}: {type(model).__name__} has no layers at the Stack.blocks of alti.FAMILIES[{self.name!r}]"
+            )
+        if through and not any(site.ffn_norm for stack, _ in self.stacks for site in stack.sites):
+            raise UnsupportedModelError(
+                f"{self.name} has no norm after the sum of its feed-forward layer, which globenc and alti_ln2 need: "
+                "use alti, norms or attention_rollout"
+            )
+
+    def watch(self, stack: Stack, layer: nn.Module) -> Iterator[RemovableHandle]:
+        """Register the hooks of one layer."""
+        yield layer.register_forward_pre_hook(self._mine(self._start), with_kwargs=True)
+        for site in stack.sites:
+            modules = {field: self._module(layer, site, field, path) for field, path in site.paths().items()}
+            complete = self._mine(partial(self._complete, stack, site))
+            for field in modules.keys() - {"then", "ffn_norm"}:
+                yield modules[field].register_forward_hook(self._mine(partial(self._keep, field)))
+            if site.norm:
+                yield modules["norm"].register_forward_hook(complete)
+            elif site.then:
+                yield modules["then"].register_forward_pre_hook(complete)
+            elif site.parallel:
+                yield layer.register_forward_hook(complete)
+            else:
+                raise self._wrong(site, "has none of norm, then and parallel to say where the residual sum ends")
+            if site.ffn_norm and self.through:
+                yield modules["ffn_norm"].register_forward_hook(self._mine(partial(self._carry, site)))
+
+    def _mine(self, hook: Callable[..., None]) -> Callable[..., None]:
+        """The hook, for the walking thread only."""
+        return lambda *event: hook(*event) if listens(self) else None
+
+    def _module(self, layer: nn.Module, site: Site, field: str, path: str) -> nn.Module:
+        try:
+            return layer.get_submodule(path)
+        except AttributeError:
+            raise self._wrong(site, f"names {field} = {path!r}, which {type(layer).__name__} does not have") from None
+
+    def _start(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.x = args[0] if args else kwargs["hidden_states"]
+
+    def _keep(self, field: str, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        self.calls[field] = _Call(module, args[0], output)
+
+    def hear(self, probs: Tensor, value: Tensor) -> None:
+        """Attention passed through the interface: probabilities [B, H, T, S] and values [B, H, S, d]."""
+        if self.attention:
+            raise DecompositionError(
+                f"{self.name} block {self.count}: attention was computed again before the block was complete; in "
+                f"alti.FAMILIES[{self.name!r}] a site is missing, or its norm, then or parallel comes too late"
+            )
+        self.attention = probs, value
+
+    def _complete(self, stack: Stack, site: Site, module: nn.Module, args: Any, output: Any = None) -> None:
+        """The residual sum of a site was formed: build its block, compare it, report it."""
+        attention = self._claim(site)
+        x = self.calls["residual"].output if site.residual else self.x
+        total = x + self.calls["out"].output if site.parallel else args[0].reshape_as(x)  # OPT flattens the batch
+        mask = self._mask(stack, x)
+        branch = self._branch(site, *attention, x)
+        block = replace(branch, residual=x.to(branch.output), output=total.to(branch.output), mask=mask)
+        if site.norm:
+            block = _carried(block, self.calls["norm"])
+            error = _relative(block.rebuilt(), block.output, mask)
+        else:  # the branch must also be right by itself: it can be small beside its residual
+            rebuilt = branch.rebuilt()
+            error = _relative(rebuilt, branch.output, mask)
+            error = max(error, _relative(rebuilt + block.residual, block.output, mask))
+        if site.parallel:
+            layer = output[0] if isinstance(output, tuple) else output
+            error = max(error, _relative(total + self.calls["parallel"].output, layer, mask))
+        norms = [call.module for field in ("norm", "branch_norm") if (call := self.calls.get(field))]
+        self._judge(site, error, total.dtype, norms)
+        self.x = output if site.norm else total  # the next site of this layer starts from here
+        self.calls.clear()
+        if self.through and site.ffn_norm:
+            self.pending = block
+        else:
+            self._report(block, error)
+
+    def _claim(self, site: Site) -> tuple[Tensor, Tensor]:
+        """Probabilities and values of the site that was just completed."""
+        for field in ("out", "branch_norm", "residual", "parallel", "probs", "value"):
+            if getattr(site, field) and field not in self.calls:
+                raise self._wrong(site, f"ends before its {field} {getattr(site, field)!r} was computed")
+        if site.probs:
+            probs = self.calls["probs"].output
+            (part, parts), value = site.value_part, self.calls["value"].output
+            heads = value.reshape(*value.shape[:2], probs.shape[1], parts, -1)[..., part, :]  # [B, S, H, d]
+            return probs, heads.transpose(1, 2)
+        if not self.attention:
+            raise self._wrong(site, "ends before any attention was overheard, so it must name probs and value")
+        attention, self.attention = self.attention, None
+        return attention
+
+    def _branch(self, site: Site, probs: Tensor, value: Tensor, x: Tensor) -> Block:
+        """The attention branch alone, as a block without a residual."""
+        out, dtype = self.calls["out"], torch.promote_types(x.dtype, torch.float32)
+        with unheard():
+            weight, bias = projection(out.module, out.input, dtype)
+        _, heads, sources, width = value.shape
+        if weight.shape[0] != heads * width:
+            raise self._wrong(site, f"has an out of {weight.shape[0]} inputs for {heads} heads of {width}")
+        if sources != x.shape[1] and not site.cross:
+            raise UnsupportedModelError(
+                f"{self.name} attends from {x.shape[1]} to {sources} tokens: pass the whole text, no past_key_values"
+            )
+        zero = torch.zeros((), dtype=dtype, device=x.device)
+        block = Block(
+            probs.to(dtype),
+            value.to(dtype),
+            weight.reshape(heads, width, -1),
+            (zero + 1).expand(x.shape[:2]),
+            zero.expand(x.shape),
+            bias.expand(x.shape),
+            out.output.to(dtype).reshape(x.shape),
+            site.cross,
+        )
+        if site.branch_norm:
+            block = _carried(block, self.calls["branch_norm"])
+        if site.branch_scale:
+            factor = getattr(self.config, site.branch_scale)
+            block = replace(block, scale=block.scale * factor, bias=block.bias * factor, output=block.output * factor)
+        return block
+
+    def _carry(self, site: Site, module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+        """The second norm was computed: carry the block that waits for it through it."""
+        if self.pending is None:
+            raise self._wrong(site, "has an ffn_norm that is computed before the block is complete")
+        block, self.pending = _carried(self.pending, _Call(module, args[0], output)), None
+        error = _relative(block.rebuilt(), block.output, block.mask)
+        self._judge(site, error, output.dtype, [module])
+        self._report(block, error)
+
+    def _mask(self, stack: Stack, x: Tensor) -> Tensor | None:
+        decoder = self.config.is_encoder_decoder and any(site.cross for site in stack.sites)
+        mask = self.inputs.get("decoder_attention_mask" if decoder else "attention_mask")
+        return mask.bool() if mask is not None and mask.shape == x.shape[:2] else None
+
+    def _judge(self, site: Site, error: float, dtype: torch.dtype, norms: list[nn.Module]) -> None:
+        limit = LIMITS.get(dtype, LIMITS[torch.bfloat16])
+        if any(type(module) is not nn.LayerNorm for module in norms):
+            limit = max(limit, FLOAT32_NORM_LIMIT)
+        if not error <= limit:  # nan is wrong too
+            half = " (or load the model in float32, half precision rounds)" if dtype.itemsize < 4 else ""
+            raise self._wrong(site, f"rebuilds the block with a relative error of {error:.1e}, above {limit:.0e}{half}")
+
+    def _wrong(self, site: Site, what: str) -> DecompositionError:
+        parts = ", ".join(f"{field}={path!r}" for field, path in site.paths().items())
+        scale = f", branch_scale={site.branch_scale!r}" if site.branch_scale else ""
+        return DecompositionError(
+            f"{self.name} block {self.count}: its entry in alti.FAMILIES {what}; look at Site({parts}{scale})"
+        )
+
+    def _report(self, block: Block, error: float) -> None:
+        self.count += 1
+        self.report(block, error)
+
+    def finish(self) -> None:
+        """The forward pass is over: nothing may be left, and something must have been there."""
+        if self.attention or self.pending or not self.count:
+            stack, _ = self.stacks[-1]
+            raise self._wrong(stack.sites[-1], "does not cover all attention that the model computed")
+
+
+def _carried(block: Block, call: _Call) -> Block:
+    """A block carried through a norm that read its output, or its output plus a feed-forward layer's."""
+    dtype, shape = block.output.dtype, block.output.shape
+    x, y = (tensor.to(dtype).reshape(shape) for tensor in (call.input, call.output))
+    with unheard():
+        through = norm(call.module, x, y)
+    scale = through.scale[..., None]
+    return replace(
+        block,
+        weight=through.linear(block.weight),
+        scale=block.scale * through.scale,
+        residual=through.linear(block.residual) * scale,
+        bias=through.linear(block.bias + (x - block.output)) * scale + through.shift,
+        output=y,
+    )
+
+
+def _relative(rebuilt: Tensor, real: Tensor, mask: Tensor | None) -> float:
+    """The worst position: max|Δ| / max|y|, padding left out."""
+    real = real.to(rebuilt)
+    error = (rebuilt - real).abs().amax(-1) / real.abs().amax(-1).clamp_min(torch.finfo(real.dtype).tiny)
+    return float(error.max() if mask is None else error.where(mask, 0).max())

@@ -1,0 +1,213 @@
+"""The command line: each command is a library call. Results go to stdout, talk to stderr."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from alti import FAMILIES, AltiError, LoadError, UsageError, __version__
+
+if TYPE_CHECKING:
+    from alti import Attribution, Model
+
+app = typer.Typer(
+    help="Show how a Transformer mixes its input and which tokens a prediction rests on.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+ModelName = Annotated[str | None, typer.Option("--model", "-m", help="A Hugging Face hub name or a folder.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")]
+Dtype = Annotated[str | None, typer.Option(help="float32, bfloat16, …; default: float32 on a CPU.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
+
+
+def main() -> None:
+    """Run the command line; a known error is one sentence and exit code 1, or 2 where the usage was wrong."""
+    try:
+        app()
+    except AltiError as error:
+        print(f"alti: {error}", file=sys.stderr)
+        sys.exit(2 if isinstance(error, UsageError) else 1)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"alti {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _start(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def explain(
+    text: Annotated[str | None, typer.Argument(help="The text; - reads one text per line from standard input.")] = None,
+    model: ModelName = None,
+    file: Annotated[Path | None, typer.Option(help="Read one text per line from a file.")] = None,
+    pair: Annotated[str | None, typer.Option(help="The second text, for models that read two.")] = None,
+    method: Annotated[str, typer.Option(help="See `alti methods`.")] = "alti",
+    option: Annotated[list[str] | None, typer.Option("--option", "-o", help="Option of the method, like p=2.")] = None,
+    target: Annotated[str | None, typer.Option(help="Label or its index; or a token. Default: the prediction.")] = None,
+    position: Annotated[int | None, typer.Option(help="Explain the prediction at this token.")] = None,
+    tokens: Annotated[bool, typer.Option("--tokens", help="Show tokens instead of words.")] = False,
+    layers: Annotated[bool, typer.Option("--layers", help="With --json: the maps per layer too.")] = False,
+    truncate: Annotated[bool, typer.Option("--truncate", help="Cut texts that are too long.")] = False,
+    batch_size: Annotated[int, typer.Option(help="Texts per forward pass.")] = 32,
+    device: Device = "auto",
+    dtype: Dtype = None,
+    as_json: Json = False,
+) -> None:
+    """Explain a text, or every line of a file: which tokens does the prediction rest on?"""
+    if (text is None) == (file is None):
+        raise UsageError("give either a TEXT (- for standard input) or --file FILE")
+    asked: dict[str, Any] = {"method": method, "target": target, "position": position, "layers": layers}
+    asked |= {"truncate": truncate, **_options(option or [])}
+    if text is not None and text != "-":
+        _print(_load(model, device, dtype).explain(text, pair, **asked), as_json, tokens)
+        return
+    if pair is not None:
+        raise UsageError("--pair goes with one TEXT, not with the lines of a file")
+    lines = _Lines(file)
+    results = _load(model, device, dtype).explain_all(lines, batch_size=batch_size, **asked)
+    done = 0
+    try:
+        for result in results:
+            _print(result, as_json, tokens)
+            done += 1
+    except AltiError as error:
+        where = f"line {lines.numbers[done]}: " if done < len(lines.numbers) else ""
+        raise type(error)(f"{where}{error}") from error
+    finally:
+        lines.tell(done)
+
+
+@app.command()
+def check(
+    model: Annotated[str, typer.Argument(help="A Hugging Face hub name or a folder.")],
+    device: Device = "auto",
+    dtype: Dtype = None,
+    as_json: Json = False,
+) -> None:
+    """Prove that a model is read right: every block, rebuilt from its parts, is what the model computed."""
+    loaded = _load(model, device, dtype)
+    family, name = loaded.family, loaded.dtype
+    errors = {name: loaded.check()}
+    if name in ("float16", "bfloat16"):  # half precision rounds too much to tell an exact sum from a nearly right one
+        errors["float32"] = loaded.in_float32().check()
+    if as_json:
+        print(json.dumps({"model": model, "family": family, "exact": True, "errors": errors}))
+        return
+    worst = [f"worst error {max(found):.1e} in {dtype}" for dtype, found in errors.items()]
+    print(f"{loaded.name} ({family}): {len(errors[name])} blocks, {', '.join(worst)}: exact")
+
+
+@app.command()
+def families(as_json: Json = False) -> None:
+    """List the model families that can be read."""
+    rows = [
+        {
+            "family": name,
+            "reads": " + ".join(stack.blocks for stack in family.stacks if not (stack.when or "").startswith("not ")),
+            "classifier_reads": family.pool,
+            "second_norm": any(site.ffn_norm for stack in family.stacks for site in stack.sites),
+        }
+        for name, family in sorted(FAMILIES.items())
+    ]
+    _table(rows, as_json)
+
+
+@app.command()
+def methods(as_json: Json = False) -> None:
+    """List the attribution methods and their options."""
+    from alti.methods import METHODS, options_of, summary_of
+
+    rows = []
+    for name in METHODS:
+        own = {key: default for key, default in options_of(name).items() if key != "layers"}
+        shown = own if as_json else " ".join(f"{key}={default}" for key, default in own.items())
+        rows.append({"method": name, "options": shown, "what": summary_of(name)})
+    _table(rows, as_json)
+
+
+class _Lines:
+    """The texts of standard input or a file, one a line; empty lines are counted, not read."""
+
+    def __init__(self, file: Path | None) -> None:
+        self.file, self.numbers, self.empty = file, list[int](), 0
+        if file is not None and not file.is_file():
+            raise UsageError(f"--file {file} does not exist: give a text file with one text per line")
+
+    def __iter__(self) -> Iterator[str]:
+        try:
+            with sys.stdin if self.file is None else self.file.open(encoding="utf-8") as lines:
+                for number, line in enumerate(lines, start=1):
+                    if line.strip():
+                        self.numbers.append(number)
+                        yield line.strip()
+                    else:
+                        self.empty += 1
+        except (OSError, UnicodeDecodeError) as error:
+            raise LoadError(f"{self.file or 'standard input'} could not be read as UTF-8 text: {error}") from error
+
+    def tell(self, done: int) -> None:
+        empty = f", {self.empty} empty lines passed over" if self.empty else ""
+        print(f"alti: {done} texts explained{empty}", file=sys.stderr)
+
+
+def _options(given: list[str]) -> dict[str, Any]:
+    """p=2 and the like; a value that is JSON (a number, true, null) is read as such."""
+    options = {}
+    for pair in given:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise UsageError(f"--option {pair} has no value: write it as NAME=VALUE, like p=2")
+        try:
+            options[name] = json.loads(value)
+        except json.JSONDecodeError:
+            options[name] = value
+    return options
+
+
+def _load(model: str | None, device: str, dtype: str | None) -> "Model":
+    from transformers.utils.logging import disable_progress_bar
+
+    from alti import load
+
+    disable_progress_bar()
+    return load(model, device=device, dtype=dtype)
+
+
+def _print(result: "Attribution", as_json: bool, tokens: bool) -> None:
+    print(json.dumps(result.to_dict()) if as_json else result.render(words=not tokens), flush=True)
+
+
+def _table(rows: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        for row in rows:
+            print(json.dumps(row))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in rows[0]:
+        table.add_column(column.replace("_", " "), overflow="fold")
+    for row in rows:
+        cells = ["yes" if cell is True else "" if cell is False else str(cell) for cell in row.values()]
+        table.add_row(*cells)
+    Console().print(table, markup=False)
+
+
+if __name__ == "__main__":
+    main()

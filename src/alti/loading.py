@@ -1,0 +1,128 @@
+"""Finds a model by name or folder and loads it with its tokenizer."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from alti._errors import LoadError, UsageError
+from alti.model import Model
+from alti.structure import family_named
+
+
+def load(name: str | Path | None = None, *, device: str = "auto", dtype: torch.dtype | str | None = None) -> Model:
+    """Load a model with its tokenizer from the Hugging Face hub or from a folder.
+
+    `device` "auto" takes an accelerator where there is one. `dtype` None is float32 on a CPU, the checkpoint's own
+    elsewhere.
+    """
+    if name is None:
+        raise UsageError("no model was named, and this version of alti embeds none: give a hub name or a folder")
+    place, where, kind = _place(name), _device(device), _dtype(dtype)
+    settings, _ = _read(PreTrainedConfig.get_config_dict, place)
+    model_type = settings.get("model_type", "unknown")
+    family_named(model_type, settings)
+    config = _read(AutoConfig.from_pretrained, place)
+    if kind is None:
+        kind = torch.float32 if where.type == "cpu" else "auto"
+    model = _model(place, config, kind)
+    text = model.main_input_name == "input_ids"
+    return Model(model.to(where).eval(), _tokenizer(place) if text else None, name=Path(place).name)
+
+
+def _place(name: str | Path) -> str:
+    """A folder that holds a model, or a hub name."""
+    path = Path(name).expanduser()
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise LoadError(f"the folder {name} holds no model: it has no config.json")
+        return str(path)
+    if path.exists():
+        raise UsageError(f"model {str(name)!r} is a file: give the folder that holds config.json and the weights")
+    if path.is_absolute() or str(name).startswith((".", "~")) or str(name).count("/") > 1:
+        raise UsageError(f"model {str(name)!r} does not exist: give a folder that holds config.json, or a hub name")
+    return str(name)
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        found = torch.accelerator.current_accelerator(check_available=True)
+        return found or torch.device("cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        raise UsageError(f"device {name!r} is not there: this machine has {_devices()}, or say auto") from None
+    return device
+
+
+def _devices() -> str:
+    found = torch.accelerator.current_accelerator(check_available=True)
+    return "cpu" if found is None else f"cpu and {torch.accelerator.device_count()} × {found.type}"
+
+
+def _dtype(name: torch.dtype | str | None) -> torch.dtype | str | None:
+    if name is None or name == "auto" or isinstance(name, torch.dtype):
+        return name
+    if not isinstance(found := getattr(torch, name, None), torch.dtype):
+        raise UsageError(f"dtype {name!r} does not exist: give float32, float64, float16, bfloat16 or auto")
+    return found
+
+
+def _read(reader: Any, place: str, **options: Any) -> Any:
+    """Call one of transformers' readers; its pages of advice become a sentence."""
+    try:
+        return reader(place, **options)
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        what = "folder" if Path(place).is_dir() else "hub model"
+        raise LoadError(f"the {what} {place} could not be loaded: {reason}") from error
+
+
+def _model(place: str, config: PreTrainedConfig, dtype: torch.dtype | str) -> PreTrainedModel:
+    """The model with the head that its config names, or without one where the checkpoint has no weights for it."""
+    architecture = (config.architectures or ["AutoModel"])[0]
+    for cls in (getattr(transformers, architecture, AutoModel), AutoModel):
+        with _quiet():
+            model, report = _read(cls.from_pretrained, place, config=config, dtype=dtype, output_loading_info=True)
+        headless = model.base_model is model
+        missing = [key for key in sorted(report["missing_keys"]) if not (headless and "pooler." in key)]
+        if not missing:
+            return model
+        if not headless:
+            warnings.warn(f"{place} has no weights for the head of {architecture}: loaded without a head", stacklevel=3)
+    raise LoadError(f"the weights of {place} are incomplete: they lack {', '.join(missing[:3])}")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """transformers' report on missing weights becomes ours."""
+    before = transformers.logging.get_verbosity()
+    transformers.logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        transformers.logging.set_verbosity(before)
+
+
+def _tokenizer(place: str) -> PreTrainedTokenizerBase:
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(place)
+    except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise LoadError(f"{place} has no tokenizer that could be loaded: {reason}") from error
+    if len(tokenizer) <= len(tokenizer.all_special_tokens):  # transformers makes an empty one where no file is
+        raise LoadError(f"{place} has no tokenizer: save one beside the model with tokenizer.save_pretrained")
+    return tokenizer

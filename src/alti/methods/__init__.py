@@ -1,0 +1,22 @@
+"""Attribution methods, one file per kind. A decorated function in any file of this folder is a method everywhere."""
+
+import pkgutil
+from importlib import import_module
+
+from alti.methods.registry import METHODS, Inputs, Method, Scores, Target, method, options_of, run, summary_of, validate
+
+for _module in pkgutil.iter_modules(__path__, f"{__name__}."):
+    import_module(_module.name)
+
+__all__ = [
+    "METHODS",
+    "Inputs",
+    "Method",
+    "Scores",
+    "Target",
+    "method",
+    "options_of",
+    "run",
+    "summary_of",
+    "validate",
+]

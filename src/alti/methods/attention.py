@@ -1,0 +1,29 @@
+"""Methods that look at attention probabilities alone."""
+
+import torch
+from torch import Tensor, nn
+
+from alti import mixing
+from alti.blocks import Block
+from alti.methods.layerwise import layerwise
+from alti.methods.registry import Inputs, Scores, Target, method
+
+
+@method
+def attention(model: nn.Module, inputs: Inputs, target: Target, *, layers: bool = True) -> Scores:
+    """Raw attention of the last layer, the mean over its heads."""
+    return layerwise(model, inputs, target, mixing.attention, layers=layers, last_only=True)
+
+
+@method
+def attention_rollout(model: nn.Module, inputs: Inputs, target: Target, *, layers: bool = True) -> Scores:
+    """Attention rollout: half attention, half residual, multiplied through the layers (Abnar and Zuidema 2020)."""
+    return layerwise(model, inputs, target, _with_residual, layers=layers)
+
+
+def _with_residual(block: Block) -> Tensor:
+    a = mixing.attention(block)
+    identity = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
+    if block.mask is not None:
+        identity = identity * block.mask[..., None]
+    return 0.5 * a + 0.5 * identity

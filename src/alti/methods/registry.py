@@ -1,0 +1,91 @@
+"""What every attribution method takes and returns, and the table of their names."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from alti._errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """A padded batch of texts as a model takes it, and what methods must know about its tokens."""
+
+    tensors: dict[str, Tensor]  # input_ids, attention_mask, …  [B, T]
+    special: Tensor  # [B, T]  True at special tokens and padding
+    mask_id: int | None = None
+    pad_id: int = 0
+
+    @property
+    def mask(self) -> Tensor:
+        """True at real tokens: [B, T]."""
+        return self.tensors["attention_mask"].bool()
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is explained: which output, read at which position."""
+
+    index: Tensor | None = None  # [B]  class or vocabulary id; None: the predicted one
+    position: Tensor | None = None  # [B]  None: the mean of all real positions
+
+    def rows(self, inputs: Inputs) -> Tensor:
+        """How much the prediction reads of each final position: [B, T], rows sum to 1."""
+        mask = inputs.mask.float()
+        if self.position is None:
+            return mask / mask.sum(-1, keepdim=True)
+        return mask.new_zeros(mask.shape).scatter_(1, self.position[:, None], 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """What a method returns."""
+
+    tokens: Tensor  # [B, T]  padding 0
+    layers: Tensor | None = None  # [L, B, T, T]  a map per layer, for methods that have them
+    output: Any = None  # the model's output, where the method computed it: saves another forward pass
+
+
+Method = Callable[..., Scores]  # (model, inputs, target, *, options) -> Scores
+
+METHODS: dict[str, Method] = {}
+
+
+def method(function: Method) -> Method:
+    """Register an attribution method under its function's name."""
+    METHODS[function.__name__] = function
+    return function
+
+
+def options_of(name: str) -> dict[str, Any]:
+    """The options of a method with their defaults."""
+    parameters = inspect.signature(METHODS[name]).parameters.values()
+    return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+def summary_of(name: str) -> str:
+    """What a method does, in one line."""
+    return (inspect.getdoc(METHODS[name]) or "").partition("\n")[0]
+
+
+def run(name: str, model: nn.Module, inputs: Inputs, target: Target, *, layers: bool = True, **options: Any) -> Scores:
+    """Call a method by name, its options checked."""
+    known = validate(name, options)
+    asked = {"layers": layers} if "layers" in known else {}
+    return METHODS[name](model, inputs, target, **asked, **options)
+
+
+def validate(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Raise UsageError for a method or an option that does not exist; return the options there are."""
+    if name not in METHODS:
+        raise UsageError(f"method {name!r} does not exist: choose one of {', '.join(sorted(METHODS))}")
+    known = options_of(name)
+    own = [option for option in known if option != "layers"]
+    for option in options:
+        if option not in own:
+            takes = f"it takes {', '.join(own)}" if own else "it takes none"
+            raise UsageError(f"method {name} has no option {option!r}: {takes}")
+    return known

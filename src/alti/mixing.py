@@ -1,0 +1,83 @@
+"""The paper's equations on the neutral `Block`: pure functions, no family, no model."""
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from alti._errors import UsageError
+from alti.blocks import Block
+from alti.kernels import pick
+from alti.kernels.reference import parts
+
+__all__ = ["attention", "contributions", "lengths", "norms", "parts", "roll", "rollout"]
+
+
+def contributions(block: Block, *, p: int = 1, kernel: str = "auto") -> Tensor:
+    """How much each token contributes to each token's vector in one block (ALTI).
+
+    c_ij = max(0, ‖y_i‖ − ‖y_i − T_ij‖) in the ℓp norm, each row divided by its sum: [B, T, S]. Cross-attention has one
+    more column, the residual. A row without a positive entry is the identity's; padded rows and columns are 0.
+    """
+    if p not in (1, 2):
+        raise UsageError(f"p = {p!r} is not a norm of ALTI: give 1 (the paper's) or 2 (its ablation)")
+    return _divided(block, pick(kernel).proximity(block, p).clamp_min(0))
+
+
+def norms(block: Block, *, kernel: str = "auto") -> Tensor:
+    """The length of each token's share: ‖T_ij‖₂, each row divided by its sum (Kobayashi et al. 2021): [B, T, S]."""
+    return _divided(block, pick(kernel).lengths(block))
+
+
+def lengths(block: Block, *, kernel: str = "auto") -> Tensor:
+    """‖T_ij‖₂ as it is, padded rows and columns 0: [B, T, S]."""
+    return _unpadded(block, pick(kernel).lengths(block))
+
+
+def attention(block: Block) -> Tensor:
+    """Attention probabilities, their mean over the heads: [B, T, S]; padded rows are 0."""
+    return _unpadded(block, block.attn.mean(1))
+
+
+def rollout(maps: Iterable[Tensor], *, rescale: bool = False) -> Tensor:
+    """Contributions multiplied through the layers, first layer first: R = C^L · … · C^1, [B, T, T].
+
+    With `rescale` the running product is divided by its maximum at each layer: for maps whose rows do not sum to 1.
+    """
+    product: Tensor | None = None
+    for contribution in maps:
+        product = contribution if product is None else contribution @ product
+        if rescale:
+            product = _rescaled(product)
+    if product is None:
+        raise UsageError("rollout needs the map of at least one layer, got none")
+    return product
+
+
+def roll(row: Tensor, maps: Sequence[Tensor], *, rescale: bool = False) -> Tensor:
+    """One row (or a mean of rows) of the rollout without the others: row · C^L · … · C^1, [B, T]."""
+    row = row[:, None]
+    for contribution in reversed(maps):
+        row = row @ contribution
+        if rescale:
+            row = _rescaled(row)
+    return row[:, 0]
+
+
+def _rescaled(product: Tensor) -> Tensor:
+    return product / product.amax((-2, -1), keepdim=True).clamp_min(torch.finfo(product.dtype).tiny)
+
+
+def _divided(block: Block, c: Tensor) -> Tensor:
+    total = c.sum(-1, keepdim=True)
+    alone = torch.zeros_like(c)  # a row without information says that the token stayed what it was
+    if block.cross:
+        alone[..., -1] = 1
+    else:
+        alone.diagonal(dim1=-2, dim2=-1).fill_(1)
+    return _unpadded(block, torch.where(total > 0, c / total, alone))
+
+
+def _unpadded(block: Block, c: Tensor) -> Tensor:
+    """Padded rows are 0; padded columns are so already, since no attention reaches them."""
+    return c if block.mask is None else c.where(block.mask[..., None], 0)

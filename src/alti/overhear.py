@@ -1,0 +1,104 @@
+"""Overhears attention through transformers' attention interface.
+
+While a model is walked its attention implementation reads "alti_over_sdpa" (say). For the thread that walks, that is
+the family's own eager attention, overheard; for every other thread it is still sdpa: nobody else's numbers change.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from alti._errors import UnsupportedModelError
+
+PREFIX = "alti_over_"
+
+
+class Listener(Protocol):
+    def hear(self, probs: Tensor, value: Tensor) -> None:
+        """Attention was computed: probabilities [B, H, T, S] and values [B, H, S, d]."""
+
+
+_listener: ContextVar[Listener | None] = ContextVar("alti_listener", default=None)
+
+
+def listens(listener: Listener) -> bool:
+    """Whether this thread is the one that walks for a listener."""
+    return _listener.get() is listener
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Modules may be called in here and nothing listens."""
+    token = _listener.set(None)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+@contextmanager
+def overhearing(model: nn.Module, listener: Listener) -> Iterator[None]:
+    """Evaluation mode, with attention told to `listener`; everything is as before afterwards."""
+    modules = list(model.modules())
+    training = [module for module in modules if module.training]
+    configs = {id(c): c for module in modules if isinstance(c := getattr(module, "config", None), PreTrainedConfig)}
+    before = [(config, config._attn_implementation_internal) for config in configs.values()]
+    token = _listener.set(listener)
+    try:
+        for module in training:
+            module.training = False
+        for config, name in before:
+            config._attn_implementation_internal = _overheard(name)
+        yield
+    finally:
+        for config, name in before:
+            config._attn_implementation_internal = name
+        for module in training:
+            module.training = True
+        _listener.reset(token)
+
+
+@cache
+def _overheard(before: str | None) -> str:
+    """Register, once, what stands in for the implementation `before`; return its name."""
+    if before is not None and before.startswith(PREFIX):  # a walk inside a walk
+        return before
+
+    def attention(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any) -> Any:
+        eager, listener = _eager(module), _listener.get()
+        if listener is None:
+            return ALL_ATTENTION_FUNCTIONS.get_interface(before, eager)(module, query, key, value, *args, **kwargs)
+        output, probs = eager(module, query, key, value, *args, **kwargs)
+        listener.hear(probs, value.repeat_interleave(probs.shape[1] // value.shape[1], dim=1))  # grouped heads
+        return output, probs
+
+    def mask(*args: Any, **kwargs: Any) -> Any:
+        if _listener.get() is None and before in ALL_MASK_ATTENTION_FUNCTIONS:
+            return ALL_MASK_ATTENTION_FUNCTIONS[before](*args, **kwargs)
+        made = ALL_MASK_ATTENTION_FUNCTIONS["eager"](*args, **kwargs)
+        if made is not None and made.dtype == torch.float64:
+            # float64's lowest number is -inf to the many families whose softmax is float32: nan where all is masked
+            made = made.clamp_min(torch.finfo(torch.float32).min)
+        return made
+
+    AttentionInterface.register(PREFIX + str(before), attention)
+    AttentionMaskInterface.register(PREFIX + str(before), mask)
+    return PREFIX + str(before)
+
+
+def _eager(module: nn.Module) -> Callable[..., tuple[Tensor, Tensor]]:
+    """The eager attention of the file that a module's class was written in."""
+    for cls in type(module).__mro__:
+        eager: Any = getattr(sys.modules.get(cls.__module__), "eager_attention_forward", None)
+        if eager is not None:
+            return eager  # type: ignore[no-any-return]  # found by name
+    raise UnsupportedModelError(f"{type(module).__name__} has no eager attention whose probabilities could be read")

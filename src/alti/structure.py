@@ -1,0 +1,66 @@
+"""Finds in a model the parts that its family's entry names."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch import nn
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from alti._errors import UnsupportedModelError
+from alti.families import FAMILIES, Family, Stack
+
+
+def network(given: nn.Module) -> PreTrainedModel:
+    """The Hugging Face model inside a compiled or PEFT-wrapped one."""
+    model: Any = getattr(given, "_orig_mod", given)
+    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    if not isinstance(inner, PreTrainedModel):
+        raise UnsupportedModelError(
+            f"{type(inner).__name__} is not a transformers model: pass a PreTrainedModel, or load one with alti.load"
+        )
+    return inner
+
+
+def family_of(model: nn.Module) -> Family:
+    """The entry of FAMILIES that describes a model."""
+    config = network(model).config
+    return family_named(config.model_type, config.to_dict())
+
+
+def family_named(name: str, config: dict[str, object]) -> Family:
+    """The entry of FAMILIES for a model type; `config` may hold settings that it refuses."""
+    if name not in FAMILIES:
+        raise UnsupportedModelError(
+            f"alti does not know the model family {name!r}: it reads {', '.join(sorted(FAMILIES))}; describe it with "
+            f"alti.FAMILIES[{name!r}] = alti.Family(...) and prove that with alti.check"
+        )
+    for field, why in FAMILIES[name].refuse:
+        if config.get(field):
+            raise UnsupportedModelError(
+                f"this {name} model has {field} = {config[field]!r}: {why}, which attention blocks alone cannot show; "
+                f"use a {name} model without it"
+            )
+    return FAMILIES[name]
+
+
+def stacks_of(model: nn.Module) -> list[tuple[Stack, list[nn.Module]]]:
+    """The stacks that a model has, each with its layers."""
+    inner = network(model)
+    found = [(stack, list(_layers(inner.base_model, stack.blocks.split(".")))) for stack in family_of(inner).stacks]
+    return [(stack, layers) for stack, layers in found if layers and _applies(stack, inner.config)]
+
+
+def _applies(stack: Stack, config: PreTrainedConfig) -> bool:
+    if stack.when is None:
+        return True
+    field = stack.when.removeprefix("not ")
+    return bool(getattr(config, field, False)) != stack.when.startswith("not ")
+
+
+def _layers(module: nn.Module, path: list[str]) -> Iterator[nn.Module]:
+    if not path:
+        yield from module.children()
+        return
+    for name, child in module.named_children():
+        if path[0] in ("*", name):
+            yield from _layers(child, path[1:])

@@ -1,0 +1,59 @@
+"""Words of a text, and the tokens that make them up, by character offsets alone."""
+
+import re
+import unicodedata
+from collections.abc import Mapping
+
+Span = tuple[int, int]
+
+_UNSPACED = (  # Thai and Lao, Burmese, Khmer, kana and Chinese characters: no spaces between words
+    range(0x0E00, 0x0F00), range(0x1000, 0x10A0), range(0x1780, 0x1800), range(0x3040, 0x3100), range(0x3400, 0xA000),
+    range(0xF900, 0xFB00), range(0x20000, 0x40000),
+)  # fmt: skip
+# Over the kinds of _kind: a run of letters and digits with apostrophes inside it and points between digits; a run of
+# punctuation; one character of an unspaced script, where a word is a token.
+_WORD = re.compile(r"u|[ld](?:[ld]|a(?=[ld])|(?<=d)o(?=d))*|[aop]+")
+
+
+def group(text: str, tokens: Mapping[int, Span]) -> list[tuple[Span, list[int]]]:
+    """Each word's characters and its tokens, in the order of the text; words that share a token are one word."""
+    words = [match.span() for match in _WORD.finditer("".join(map(_kind, text)))]
+    spans = {i: _stripped(text, span) for i, span in tokens.items()}
+    pieces = [(*span, None) for span in words] + [(*span, i) for i, span in spans.items()]
+    found: list[tuple[Span, list[int]]] = []
+    spaces: list[int] = []  # tokens that are nothing but space go with the word behind them
+    for start, end, token in sorted(pieces, key=lambda piece: piece[:2]):
+        if start == end:
+            spaces += [] if token is None else [token]
+            continue
+        if not found or start >= found[-1][0][1]:
+            found.append(((start, end), []))
+        (first, last), members = found[-1]
+        found[-1] = (first, max(last, end)), members
+        if token is not None:
+            members += [*spaces, token]
+            spaces = []
+    if found:
+        found[-1][1].extend(spaces)
+    return [(span, members) for span, members in found if members]
+
+
+def _kind(character: str) -> str:
+    """l(etter), d(igit), a(postrophe), o (a point or comma), p(unctuation), u(nspaced script) or a space."""
+    if character.isspace():
+        return " "
+    if any(ord(character) in script for script in _UNSPACED):
+        return "u"
+    category = unicodedata.category(character)
+    if category == "Nd":
+        return "d"
+    if category[0] in "LMN" or category in ("Pc", "Cf"):
+        return "l"
+    return "a" if character in "'’" else "o" if character in ".," else "p"
+
+
+def _stripped(text: str, span: Span) -> Span:
+    """The span without the spaces around it: BPE and SentencePiece count a word's leading space to its token."""
+    piece = text[slice(*span)]
+    start = span[0] + len(piece) - len(piece.lstrip())
+    return start, start + len(piece.strip())

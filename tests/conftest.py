@@ -1,0 +1,19 @@
+import os
+from pathlib import Path
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
+
+import pytest
+import torch
+
+torch.set_num_threads(1)  # the tests run in two processes
+
+SHARED = Path(__file__).parents[2] / "shared"
+
+
+@pytest.fixture
+def shared() -> Path:
+    """Reference outputs and real models that are not part of the project."""
+    if not SHARED.is_dir():
+        pytest.skip(f"no reference data at {SHARED}")  # the rest of the suite needs none
+    return SHARED

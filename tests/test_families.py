@@ -1,0 +1,111 @@
+"""Every family of the registry is read exactly: blocks rebuilt from their parts are what the model computed."""
+
+import pytest
+import torch
+
+import alti
+import tiny
+
+BUILDS = {family: (family, {}) for family in tiny.CONFIGS} | tiny.VARIANTS
+POST_NORM = [name for name, family in alti.FAMILIES.items() if any(s.ffn_norm for x in family.stacks for s in x.sites)]
+FLOAT32_NORM = ("gemma2", "gemma3_text", "olmo2")  # their branch norm computes in float32 whatever the model's dtype
+
+
+def test_the_tiny_models_cover_the_registry():
+    assert tiny.CONFIGS.keys() == alti.FAMILIES.keys()
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("build", BUILDS)
+def test_blocks_are_exact(build, side):
+    family, config = BUILDS[build]
+    model = tiny.build(family, **config)
+    errors = alti.check(model, tiny.inputs(model, side=side))
+    layers = {"albert": 4 * config.get("inner_group_num", 1)}.get(family, tiny.LAYERS)
+    assert len(errors) == layers + (4 if family in tiny.ENCODER_DECODERS else 0)
+    assert max(errors) < (1e-6 if family in FLOAT32_NORM else 1e-12)
+
+
+@pytest.mark.parametrize(("dtype", "limit"), [("float32", 1e-5), ("float16", 4e-3), ("bfloat16", 2e-2)])
+@pytest.mark.parametrize("family", tiny.CONFIGS)
+def test_blocks_are_exact_in_every_dtype(family, dtype, limit):
+    model = tiny.build(family, dtype=getattr(torch, dtype))
+    batch = tiny.inputs(model)
+    assert max(alti.check(model, batch)) < limit
+    assert all(block.attn.dtype == torch.float32 for block in alti.trace(model, batch))
+
+
+@pytest.mark.parametrize("family", tiny.CONFIGS)
+def test_parts_sum_to_the_output(family):
+    model = tiny.build(family)
+    for block in alti.trace(model, tiny.inputs(model)):
+        rebuilt = alti.parts(block).sum(2) + block.bias
+        real = torch.ones(block.output.shape[:2], dtype=torch.bool) if block.mask is None else block.mask
+        tolerance = 1e-6 if family in FLOAT32_NORM else 1e-11
+        torch.testing.assert_close(rebuilt[real], block.output[real], rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("family", POST_NORM)
+def test_blocks_are_exact_through_the_second_norm(family):
+    model = tiny.build(family, **({"do_layer_norm_before": False} if family == "opt" else {}))
+    batch = tiny.inputs(model)
+    assert max(alti.check(model, batch, through="ffn")) < 1e-12
+    if family in tiny.ENCODER_DECODERS:
+        return
+    model.config._attn_implementation = "eager"
+    hidden = model(**batch, output_hidden_states=True).hidden_states[1:]
+    for block, state in zip(alti.trace(model, batch, through="ffn"), hidden, strict=True):
+        torch.testing.assert_close(block.output, state)  # the second norm's output is the layer's
+
+
+@pytest.mark.parametrize("family", [family for family in tiny.CONFIGS if family not in POST_NORM])
+def test_families_without_a_second_norm_refuse_it(family):
+    model = tiny.build(family)
+    with pytest.raises(alti.UnsupportedModelError, match=rf"{family} has no norm after .* use alti, norms"):
+        alti.check(model, tiny.inputs(model), through="ffn")
+
+
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+@pytest.mark.parametrize("family", ["bert", "llama", "gemma3_text", "t5", "modernbert"])
+def test_the_walk_computes_what_the_model_computes(family, implementation):
+    model = tiny.build(family)
+    model.set_attn_implementation(implementation)
+    batch = tiny.inputs(model)
+    real = batch["decoder_attention_mask" if family == "t5" else "attention_mask"].bool()
+    walked = alti.walk(model, batch, lambda block: None).last_hidden_state
+    # sdpa's softmax is not the float32 one of eager attention
+    torch.testing.assert_close(walked[real], model(**batch).last_hidden_state[real], rtol=1e-5, atol=1e-5)
+
+
+def test_a_family_of_ones_own():
+    class Config(type(tiny.build("bert").config)):
+        model_type = "bert-of-mine"
+
+    model = tiny.build("bert")
+    model.config.__class__ = Config
+    with pytest.raises(alti.UnsupportedModelError, match=r"'bert-of-mine': it reads albert, .* alti.FAMILIES\["):
+        alti.check(model, tiny.inputs(model))
+    alti.FAMILIES["bert-of-mine"] = alti.FAMILIES["bert"]
+    try:
+        assert max(alti.check(model, tiny.inputs(model))) < 1e-12
+    finally:
+        del alti.FAMILIES["bert-of-mine"]
+
+
+def test_a_convolution_beside_attention_is_refused():
+    model = tiny.build("deberta-v2", conv_kernel_size=3, conv_act="gelu")
+    with pytest.raises(alti.UnsupportedModelError, match="deberta-v2 model has conv_kernel_size = 3: a convolution"):
+        alti.check(model, tiny.inputs(model))
+
+
+def test_a_cache_is_refused():
+    model = tiny.build("llama")
+    batch = tiny.inputs(model, lengths=(9,))
+    cache = model(**batch, use_cache=True).past_key_values
+    with pytest.raises(alti.UnsupportedModelError, match="attends from 9 to 18 tokens: pass the whole text"):
+        alti.check(model, {"input_ids": batch["input_ids"], "past_key_values": cache})
+
+
+def test_something_else_than_a_model_is_refused():
+    with pytest.raises(alti.UnsupportedModelError, match="Linear is not a transformers model"):
+        alti.check(torch.nn.Linear(2, 2), {})

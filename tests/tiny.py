@@ -1,0 +1,148 @@
+"""Tiny random models of every family, and tokenizers that need no download."""
+
+import torch
+import transformers
+from torch import Tensor
+from transformers import AutoConfig, PreTrainedModel
+
+VOCAB, HEADS, WIDTH, LAYERS, PAD = 60, 4, 24, 3, 0
+
+_BERT = {
+    "vocab_size": VOCAB,
+    "hidden_size": WIDTH,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": HEADS,
+    "intermediate_size": 32,
+    "max_position_embeddings": 40,
+    "pad_token_id": PAD,
+}
+_LLAMA = {**_BERT, "num_key_value_heads": 2, "head_dim": 8, "bos_token_id": 1, "eos_token_id": 2}
+_BART = {
+    "vocab_size": VOCAB,
+    "d_model": WIDTH,
+    "encoder_layers": LAYERS,
+    "decoder_layers": 2,
+    "encoder_attention_heads": HEADS,
+    "decoder_attention_heads": HEADS,
+    "encoder_ffn_dim": 32,
+    "decoder_ffn_dim": 32,
+    "max_position_embeddings": 40,
+    "pad_token_id": PAD,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "decoder_start_token_id": 2,
+    "forced_eos_token_id": None,
+}
+_SLIDING = ["sliding_attention", "full_attention", "sliding_attention"]
+
+CONFIGS: dict[str, dict] = {
+    "bert": _BERT,
+    "electra": {**_BERT, "embedding_size": 12},
+    "roberta": {**_BERT, "pad_token_id": PAD},
+    "xlm-roberta": _BERT,
+    "camembert": _BERT,
+    "distilbert": {
+        "vocab_size": VOCAB, "dim": WIDTH, "n_layers": LAYERS, "n_heads": HEADS, "hidden_dim": 32,
+        "max_position_embeddings": 40, "pad_token_id": PAD,
+    },
+    "albert": {**_BERT, "embedding_size": 12, "num_hidden_groups": 2, "num_hidden_layers": 4, "inner_group_num": 1},
+    "mpnet": {**_BERT, "pad_token_id": 1},
+    "deberta-v2": {
+        **_BERT, "relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_buckets": 8,
+        "position_biased_input": False, "norm_rel_ebd": "layer_norm", "share_att_key": True,
+    },
+    "modernbert": {
+        **_BERT, "local_attention": 6, "global_attn_every_n_layers": 2, "attention_bias": True, "norm_bias": True,
+        "cls_token_id": 1, "sep_token_id": 2, "bos_token_id": 1, "eos_token_id": 2,
+    },
+    "vit": {**{k: v for k, v in _BERT.items() if k != "vocab_size"}, "image_size": 12, "patch_size": 4},
+    "gpt2": {
+        "vocab_size": VOCAB, "n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS, "n_positions": 40, "n_inner": 32,
+        "pad_token_id": PAD, "bos_token_id": 1, "eos_token_id": 2,
+    },
+    "opt": {**_BERT, "ffn_dim": 32, "word_embed_proj_dim": WIDTH, "bos_token_id": 1, "eos_token_id": 2},
+    "gpt_neox": {**_BERT, "bos_token_id": 1, "eos_token_id": 2},
+    "bloom": {
+        "vocab_size": VOCAB, "hidden_size": WIDTH, "n_layer": LAYERS, "n_head": HEADS, "pad_token_id": PAD,
+        "bos_token_id": 1, "eos_token_id": 2,
+    },
+    "llama": {**_LLAMA, "attention_bias": True},
+    "mistral": {**_LLAMA, "sliding_window": 5},
+    "qwen2": _LLAMA,
+    "qwen3": {**_LLAMA, "attention_bias": True},
+    "phi3": {**{k: v for k, v in _LLAMA.items() if k != "head_dim"}},
+    "gemma": _LLAMA,
+    "granite": {**_LLAMA, "residual_multiplier": 0.3, "attention_bias": True},
+    "gemma2": {**_LLAMA, "sliding_window": 5, "layer_types": _SLIDING},
+    "gemma3_text": {**_LLAMA, "sliding_window": 5, "layer_types": _SLIDING},
+    "olmo2": _LLAMA,
+    "bart": _BART,
+    "marian": _BART,
+    "m2m_100": _BART,
+    "t5": {
+        "vocab_size": VOCAB, "d_model": WIDTH, "d_kv": 5, "d_ff": 32, "num_layers": LAYERS, "num_decoder_layers": 2,
+        "num_heads": HEADS, "pad_token_id": PAD, "eos_token_id": 2, "decoder_start_token_id": PAD,
+    },
+}  # fmt: skip
+
+VARIANTS: dict[str, tuple[str, dict]] = {  # the same family, built differently
+    "opt, norm after the sum": ("opt", {"do_layer_norm_before": False}),
+    "opt, norms without weights": ("opt", {"do_layer_norm_before": False, "layer_norm_elementwise_affine": False}),
+    "gpt_neox, residuals in sequence": ("gpt_neox", {"use_parallel_residual": False}),
+    "bloom, normed residual": ("bloom", {"apply_residual_connection_post_layernorm": True}),
+    "albert, two layers in a group": ("albert", {"inner_group_num": 2}),
+    "deberta-v2, own position keys": ("deberta-v2", {"share_att_key": False}),
+    "gpt2, upcast attention": ("gpt2", {"reorder_and_upcast_attn": True, "scale_attn_by_inverse_layer_idx": True}),
+    "llama, one key head": ("llama", {"num_key_value_heads": 1, "attention_bias": False}),
+    "t5, gated": ("t5", {"feed_forward_proj": "gated-gelu"}),
+}
+
+ENCODER_DECODERS = ("bart", "marian", "m2m_100", "t5")
+DECODERS = (
+    "gpt2", "opt", "gpt_neox", "bloom", "llama", "mistral", "qwen2", "qwen3", "phi3", "gemma", "granite", "gemma2",
+    "gemma3_text", "olmo2",
+)  # fmt: skip
+
+
+def build(family: str, head: str = "AutoModel", *, seed: int = 0, dtype: torch.dtype = torch.float64, **config: object):
+    """A model whose every weight is random: biases that are not 0, gains that are not 1."""
+    torch.manual_seed(seed)
+    auto = getattr(transformers, head)
+    model = auto.from_config(AutoConfig.for_model(family, **{**CONFIGS[family], **config}))
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in sorted(model.named_parameters()):
+            noise = torch.randn(parameter.shape, generator=generator)
+            fan_in = parameter.shape[-1] if parameter.dim() > 1 else 1
+            if parameter.dim() == 1 and name.endswith("weight"):
+                parameter.copy_(1 + 0.3 * noise)
+            elif parameter.dim() == 1:
+                parameter.copy_(0.3 * noise)
+            else:
+                parameter.copy_(noise if "embed" in name else 1.5 * noise / fan_in**0.5)
+    return model.to(dtype).eval()
+
+
+def inputs(model: PreTrainedModel, *, side: str = "right", lengths: tuple[int, ...] = (9, 7), seed: int = 1):
+    """A padded batch for any family: ids and mask, decoder ids too, or pictures."""
+    generator = torch.Generator().manual_seed(seed)
+    if model.main_input_name == "pixel_values":
+        return {"pixel_values": torch.randn(2, 3, 12, 12, generator=generator, dtype=model.dtype)}
+    batch = dict(zip(("input_ids", "attention_mask"), _ids(model, lengths, side, generator), strict=True))
+    if model.config.model_type in ENCODER_DECODERS:
+        ids, mask = _ids(model, (7, 8), side, generator)
+        batch |= {"decoder_input_ids": ids, "decoder_attention_mask": mask}
+    return batch
+
+
+def _ids(model: PreTrainedModel, lengths: tuple[int, ...], side: str, generator: torch.Generator):
+    ids = torch.randint(5, VOCAB, (len(lengths), max(lengths)), generator=generator)
+    mask = torch.zeros_like(ids)
+    for row, length in enumerate(lengths):
+        mask[row, slice(length) if side == "right" else slice(max(lengths) - length, None)] = 1
+    return ids.where(mask.bool(), torch.tensor(model.config.pad_token_id)), mask
+
+
+def real(batch: dict[str, Tensor], row: int) -> Tensor:
+    """The real positions of one text of a batch."""
+    return batch["attention_mask"][row].bool()
