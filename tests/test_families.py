@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import alti
+
 import tiny
 
 BUILDS = {family: (family, {}) for family in tiny.CONFIGS} | tiny.VARIANTS

@@ -1,9 +1,12 @@
 """Tiny random models of every family, and tokenizers that need no download."""
 
+from functools import cache
+from pathlib import Path
+
 import torch
 import transformers
-from torch import Tensor
-from transformers import AutoConfig, PreTrainedModel
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 VOCAB, HEADS, WIDTH, LAYERS, PAD = 60, 4, 24, 3, 0
 
@@ -143,6 +146,52 @@ def _ids(model: PreTrainedModel, lengths: tuple[int, ...], side: str, generator:
     return ids.where(mask.bool(), torch.tensor(model.config.pad_token_id)), mask
 
 
-def real(batch: dict[str, Tensor], row: int) -> Tensor:
-    """The real positions of one text of a batch."""
-    return batch["attention_mask"][row].bool()
+CORPUS = [
+    "A clever blend of fact and fiction, and unbelievably funny.",
+    "It's not a bad film; the acting is better than the plot.",
+    "The naïve café owner doesn't expect a long and clumsy ending ...",
+    "The keys to the cabinet are on the table. It costs 3.14 dollars!",
+]
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+ROLES = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+
+
+@cache
+def tokenizer(kind: str = "wordpiece") -> PreTrainedTokenizerFast:
+    """A trained tokenizer: wordpiece (BERT's), bpe (GPT-2's, on bytes) or sentencepiece (Llama's, ▁ for a space)."""
+    if kind == "wordpiece":
+        made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+        made.normalizer, made.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+        trainer = trainers.WordPieceTrainer(vocab_size=90, special_tokens=SPECIAL)
+    elif kind == "bpe":
+        made = Tokenizer(models.BPE())
+        made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+        trainer = trainers.BpeTrainer(vocab_size=330, special_tokens=SPECIAL, initial_alphabet=alphabet)
+    else:
+        made = Tokenizer(models.Unigram())
+        made.pre_tokenizer, made.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+        trainer = trainers.UnigramTrainer(vocab_size=90, special_tokens=SPECIAL, unk_token="[UNK]")
+    made.train_from_iterator(CORPUS, trainer)
+    if kind != "bpe":
+        ends = [(token, made.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
+        single, pair = "[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1"
+        made.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=ends)
+    names = ["input_ids", "attention_mask"] + ["token_type_ids"] * (kind == "wordpiece")
+    return PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=10**30, model_input_names=names, **ROLES)
+
+
+def speaking(family: str, head: str, kind: str = "wordpiece", **config: object) -> PreTrainedModel:
+    """A tiny model with room for a tokenizer's vocabulary."""
+    roles = {"pad_token_id": 0, "cls_token_id": 2, "sep_token_id": 3, "bos_token_id": 2, "eos_token_id": 3}
+    return build(family, head, **{"vocab_size": len(tokenizer(kind)), **roles, **config})
+
+
+def saved(
+    folder: Path, family: str = "bert", head: str = "AutoModelForSequenceClassification", **config: object
+) -> Path:
+    """A folder with a tiny model and its tokenizer, as from_pretrained reads it."""
+    labels = {"id2label": {0: "negative", 1: "positive"}, "label2id": {"negative": 0, "positive": 1}}
+    speaking(family, head, dtype=torch.float32, **{**labels, **config}).save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+    return folder

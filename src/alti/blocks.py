@@ -114,6 +114,7 @@ class _Reader:
         self.stacks = stacks_of(model)
         self.attention: tuple[Tensor, Tensor] | None = None  # overheard, and not yet part of a block
         self.calls: dict[str, _Call] = {}  # of the site now being computed, by field of Site
+        self.layer: nn.Module | None = None  # that runs now
         self.x = torch.empty(0)  # the residual of that site
         self.pending: Block | None = None  # waits for the second norm
         if not self.stacks:
@@ -128,12 +129,17 @@ class _Reader:
 
     def watch(self, stack: Stack, layer: nn.Module) -> Iterator[RemovableHandle]:
         """Register the hooks of one layer."""
-        yield layer.register_forward_pre_hook(self._mine(self._start), with_kwargs=True)
+
+        def mine(hook: Callable[..., None]) -> Callable[..., None]:
+            """The hook, for the walking thread and while this layer runs: modules can be shared."""
+            return lambda *event: hook(*event) if listens(self) and self.layer is layer else None
+
+        yield layer.register_forward_pre_hook(self._start, with_kwargs=True)
         for site in stack.sites:
             modules = {field: self._module(layer, site, field, path) for field, path in site.paths().items()}
-            complete = self._mine(partial(self._complete, stack, site))
+            complete = mine(partial(self._complete, stack, site))
             for field in modules.keys() - {"then", "ffn_norm"}:
-                yield modules[field].register_forward_hook(self._mine(partial(self._keep, field)))
+                yield modules[field].register_forward_hook(mine(partial(self._keep, field)))
             if site.norm:
                 yield modules["norm"].register_forward_hook(complete)
             elif site.then:
@@ -143,11 +149,7 @@ class _Reader:
             else:
                 raise self._wrong(site, "has none of norm, then and parallel to say where the residual sum ends")
             if site.ffn_norm and self.through:
-                yield modules["ffn_norm"].register_forward_hook(self._mine(partial(self._carry, site)))
-
-    def _mine(self, hook: Callable[..., None]) -> Callable[..., None]:
-        """The hook, for the walking thread only."""
-        return lambda *event: hook(*event) if listens(self) else None
+                yield modules["ffn_norm"].register_forward_hook(mine(partial(self._carry, site)))
 
     def _module(self, layer: nn.Module, site: Site, field: str, path: str) -> nn.Module:
         try:
@@ -156,7 +158,8 @@ class _Reader:
             raise self._wrong(site, f"names {field} = {path!r}, which {type(layer).__name__} does not have") from None
 
     def _start(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.x = args[0] if args else kwargs["hidden_states"]
+        if listens(self):
+            self.layer, self.x = layer, args[0] if args else kwargs["hidden_states"]
 
     def _keep(self, field: str, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         self.calls[field] = _Call(module, args[0], output)
@@ -174,17 +177,20 @@ class _Reader:
         """The residual sum of a site was formed: build its block, compare it, report it."""
         attention = self._claim(site)
         x = self.calls["residual"].output if site.residual else self.x
-        total = x + self.calls["out"].output if site.parallel else args[0].reshape_as(x)  # OPT flattens the batch
+        total = x + self.calls["out"].output if site.parallel else args[0]
+        if total.numel() != x.numel():
+            raise self._wrong(site, f"ends in a tensor of {[*total.shape]}, while the residual is {[*x.shape]}")
+        total = total.reshape_as(x)  # OPT flattens the batch
         mask = self._mask(stack, x)
         branch = self._branch(site, *attention, x)
         block = replace(branch, residual=x.to(branch.output), output=total.to(branch.output), mask=mask)
         if site.norm:
             block = _carried(block, self.calls["norm"])
             error = _relative(block.rebuilt(), block.output, mask)
-        else:  # the branch must also be right by itself: it can be small beside its residual
+        else:  # measured by the branch, which can be small beside its residual
             rebuilt = branch.rebuilt()
             error = _relative(rebuilt, branch.output, mask)
-            error = max(error, _relative(rebuilt + block.residual, block.output, mask))
+            error = max(error, _relative(rebuilt + block.residual, total, mask, branch.output))
         if site.parallel:
             layer = output[0] if isinstance(output, tuple) else output
             error = max(error, _relative(total + self.calls["parallel"].output, layer, mask))
@@ -299,8 +305,11 @@ def _carried(block: Block, call: _Call) -> Block:
     )
 
 
-def _relative(rebuilt: Tensor, real: Tensor, mask: Tensor | None) -> float:
-    """The worst position: max|Δ| / max|y|, padding left out."""
-    real = real.to(rebuilt)
-    error = (rebuilt - real).abs().amax(-1) / real.abs().amax(-1).clamp_min(torch.finfo(real.dtype).tiny)
+def _relative(rebuilt: Tensor, real: Tensor, mask: Tensor | None, by: Tensor | None = None) -> float:
+    """The worst position: max|Δ| / max|y|, padding left out; measured `by` a part of y as far as rounding allows."""
+    size = real.to(rebuilt).abs().amax(-1)
+    if by is not None:
+        rounding = 8 * torch.finfo(real.dtype).eps / LIMITS.get(real.dtype, 1.0)
+        size = torch.minimum(size, by.abs().amax(-1).maximum(rounding * size))
+    error = (rebuilt - real).abs().amax(-1) / size.clamp_min(torch.finfo(rebuilt.dtype).tiny)
     return float(error.max() if mask is None else error.where(mask, 0).max())

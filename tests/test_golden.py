@@ -1,0 +1,77 @@
+"""Agreement with the outputs of the paper's released code, where they are at hand."""
+
+import importlib.util
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import alti
+from alti.methods import Inputs, Target, run
+
+CASES = [f"{arch}_tiny_J{n:03}" for arch in ("bert", "roberta", "distilbert") for n in (3, 7, 24)]
+METHODS = {
+    "alti_l1": ("alti", {}),
+    "alti_l2": ("alti", {"p": 2}),
+    "alti_ln2": ("alti_ln2", {}),
+    "norms": ("norms", {}),
+    "rollout": ("attention_rollout", {}),
+}
+
+
+@pytest.fixture
+def golden(shared):
+    spec = importlib.util.spec_from_file_location("recipe", shared / "golden" / "recipe.py")
+    recipe = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(recipe)
+
+    def build(case):
+        arch = case.split("_")[0]
+        model, digest = recipe.build(arch, "tiny")
+        assert digest == json.loads((shared / "golden" / "meta.json").read_text())[f"{arch}_tiny_sha256"]
+        return model, np.load(shared / "golden" / f"{case}.npz")
+
+    return build
+
+
+def close(found: torch.Tensor, expected: np.ndarray) -> None:
+    torch.testing.assert_close(found.double(), torch.from_numpy(expected).double(), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_parity_with_the_released_code(golden, case):
+    model, expected = golden(case)
+    ids = torch.from_numpy(expected["input_ids"]).reshape(1, -1)
+    inputs = Inputs({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, torch.zeros_like(ids).bool())
+    target = Target(position=torch.tensor([0]))
+    for name, (method, options) in METHODS.items():
+        scores = run(method, model, inputs, target, **options)
+        if name != "rollout":
+            close(scores.layers[:, 0], expected[f"{name}_C"])
+        for layer in range(4):
+            close(alti.rollout(scores.layers[: layer + 1])[0], expected[f"{name}_R"][layer])
+        close(scores.tokens[0], expected[f"{name}_R"][-1][0])
+    close(run("attention", model, inputs, target).tokens[0], expected["raw_row"])
+    close(run("attention", model, inputs, target).output.logits.flatten(), expected["logits"].flatten())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_parity_of_globenc(golden, case):
+    """Its values grow without bound: lengths relative to the largest, products relative to theirs."""
+    model, expected = golden(case)
+    ids = torch.from_numpy(expected["input_ids"]).reshape(1, -1)
+    inputs = Inputs({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, torch.zeros_like(ids).bool())
+    scores = run("globenc", model, inputs, Target(position=torch.tensor([0])))
+    close(scores.layers[:, 0] / expected["globenc_N"].max(), expected["globenc_N"] / expected["globenc_N"].max())
+    product = expected["globenc_R"][-1]
+    close(alti.rollout(scores.layers, rescale=True)[0], product / product.max())
+    close(scores.tokens[0] / scores.tokens.max(), product[0] / product[0].max())
+
+
+def test_the_real_classifier(shared):
+    model = alti.load(shared / "models" / "minilm-l6-sst2")
+    found = model.explain("A clever blend of fact and fiction.")
+    assert (found.label, found.words().top(1)[0][0]) == ("positive", "clever")
+    assert found.probability > 0.99
+    assert max(model.check()) < 1e-5

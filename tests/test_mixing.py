@@ -1,0 +1,242 @@
+"""The paper's equations, written a second time as loops, and the kernels against their definition."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+import alti
+from alti import Block
+
+import tiny
+
+
+def random_block(
+    batch: int = 2,
+    heads: int = 3,
+    targets: int = 7,
+    sources: int | None = None,
+    *,
+    width: int = 20,
+    d: int = 4,
+    cross: bool = False,
+    causal: bool = False,
+    padded: bool = False,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float64,
+) -> Block:
+    """A block of random numbers whose parts sum to its output."""
+    g = torch.Generator().manual_seed(seed)
+    sources = targets if sources is None else sources
+
+    def rand(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=g, dtype=torch.float64)
+
+    scores = 3 * rand(batch, heads, targets, sources)
+    mask = None
+    if causal:
+        scores = scores.masked_fill(torch.ones(targets, sources).triu(1).bool(), -torch.inf)
+    if padded:
+        mask = torch.ones(batch, targets, dtype=torch.bool)
+        mask[-1, targets // 2 + 1 :] = False
+        scores = scores.masked_fill(~mask[:, None, None], -torch.inf)
+    block = Block(
+        attn=scores.softmax(-1),
+        value=rand(batch, heads, sources, d),
+        weight=rand(heads, d, width) / d,
+        scale=rand(batch, targets).exp(),
+        residual=rand(batch, targets, width),
+        bias=0.3 * rand(batch, targets, width),
+        output=torch.empty(0),
+        cross=cross,
+        mask=mask,
+    )
+    block = replace(block, output=block.rebuilt())
+    return Block(*(t.to(dtype) if isinstance(t, Tensor) and t.is_floating_point() else t for t in _fields(block)))
+
+
+def _fields(block: Block):
+    return [getattr(block, name) for name in Block.__slots__]
+
+
+def textbook(block: Block, p: int) -> tuple[Tensor, Tensor]:
+    """Contributions and Norms with a loop over every number of the formulas."""
+    batch, heads, targets, sources = block.attn.shape
+    columns = sources + block.cross
+    c, n = torch.zeros(batch, targets, columns).double(), torch.zeros(batch, targets, columns).double()
+    for b in range(batch):
+        for i in range(targets):
+            if block.mask is not None and not block.mask[b, i]:
+                continue
+            y = block.output[b, i]
+            for j in range(columns):
+                t = torch.zeros_like(y)
+                if j < sources:
+                    for h in range(heads):
+                        t = t + block.scale[b, i] * block.attn[b, h, i, j] * (block.value[b, h, j] @ block.weight[h])
+                if j == (sources if block.cross else i):
+                    t = t + block.residual[b, i]
+                c[b, i, j] = max(0.0, y.norm(p) - (y - t).norm(p))
+                n[b, i, j] = t.norm(2)
+            if c[b, i].sum() == 0:
+                c[b, i, sources if block.cross else i] = 1
+            c[b, i] /= c[b, i].sum()
+            n[b, i] /= n[b, i].sum()
+    return c, n
+
+
+def _with_one_large_dimension(block: Block) -> Block:
+    weight = block.weight.clone()
+    weight[..., 3] *= 300
+    block = replace(block, weight=weight)
+    return replace(block, output=block.rebuilt())
+
+
+BLOCKS = {
+    "plain": random_block(),
+    "one token": random_block(targets=1),
+    "two tokens, one head": random_block(targets=2, heads=1),
+    "causal": random_block(causal=True),
+    "padded": random_block(padded=True),
+    "cross": random_block(targets=5, sources=8, cross=True),
+    "cross, padded targets": replace(
+        random_block(targets=6, sources=3, cross=True), mask=torch.arange(6) < torch.tensor([[6], [2]])
+    ),
+    "nine heads, odd width": random_block(heads=9, width=61, targets=13),
+    "one large dimension": _with_one_large_dimension(random_block()),
+}
+
+
+@pytest.mark.parametrize("kernel", alti.KERNELS)
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("name", BLOCKS)
+def test_contributions_are_the_formula(name, p, kernel):
+    expected, _ = textbook(BLOCKS[name], p)
+    torch.testing.assert_close(alti.contributions(BLOCKS[name], p=p, kernel=kernel), expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("kernel", alti.KERNELS)
+@pytest.mark.parametrize("name", BLOCKS)
+def test_norms_are_the_formula(name, kernel):
+    _, expected = textbook(BLOCKS[name], 1)
+    torch.testing.assert_close(alti.norms(BLOCKS[name], kernel=kernel), expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("shape", [(1, 12, 63, 60), (2, 3, 500, 48), (3, 32, 33, 64)])
+def test_blocked_in_float32_and_in_slices(shape, p, monkeypatch):
+    batch, heads, tokens, width = shape
+    block = random_block(batch, heads, tokens, width=width, padded=True)
+    half = random_block(batch, heads, tokens, width=width, padded=True, dtype=torch.float32)
+    monkeypatch.setattr("alti.kernels.blocked.SLICE", 7 * batch * tokens * width)
+    expected = alti.contributions(block, p=p, kernel="reference")
+    torch.testing.assert_close(alti.contributions(block, p=p, kernel="blocked"), expected, rtol=0, atol=1e-10)
+    found = alti.contributions(half, p=p, kernel="blocked").double()
+    torch.testing.assert_close(found, expected, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("kernel", alti.KERNELS)
+@pytest.mark.parametrize("measure", [alti.contributions, alti.norms])
+def test_rows_sum_to_one_and_padding_is_zero(measure, kernel):
+    block = random_block(padded=True)
+    c = measure(block, kernel=kernel)
+    torch.testing.assert_close(c.sum(-1), block.mask.double())
+    assert (c[~block.mask] == 0).all()
+    assert (c.transpose(1, 2)[~block.mask] == 0).all()
+
+
+def test_attention_that_is_zero_contributes_exactly_zero():
+    c = alti.contributions(random_block(causal=True), kernel="blocked")
+    assert (c.triu(1) == 0).all()
+
+
+@pytest.mark.parametrize("kernel", alti.KERNELS)
+@pytest.mark.parametrize("cross", [False, True])
+def test_a_row_without_information_is_the_identity(kernel, cross):
+    block = random_block(cross=cross)
+    block = replace(block, output=torch.zeros_like(block.output))  # nothing is closer to 0 than 0
+    expected = torch.zeros(2, 7, 7 + cross).double()
+    expected[..., -1] = float(cross)
+    expected[..., :7] += torch.eye(7) * (not cross)
+    for p in (1, 2):
+        assert torch.equal(alti.contributions(block, p=p, kernel=kernel), expected)
+
+
+@pytest.mark.parametrize("kernel", alti.KERNELS)
+def test_zeros_give_no_nan(kernel):
+    zero = Block(*(torch.zeros_like(t) if isinstance(t, Tensor) else t for t in _fields(random_block())))
+    zero = replace(zero, scale=zero.scale + 1)
+    for found in (
+        alti.contributions(zero, kernel=kernel),
+        alti.contributions(zero, p=2, kernel=kernel),
+        alti.norms(zero),
+    ):
+        assert torch.equal(found, torch.eye(7).double().expand(2, 7, 7))
+
+
+def test_the_terms_are_summed_before_they_can_cancel():
+    """Float32 keeps its digits: the difference of two large sums is off by 1e-3 here."""
+    block = random_block(width=768, heads=12, targets=20, seed=3)
+    offset = 10 * torch.ones(768).double()
+    block = replace(block, bias=block.bias + offset, output=block.output + offset)
+    single = Block(*(t.float() if isinstance(t, Tensor) else t for t in _fields(block)))
+    expected = alti.contributions(block, kernel="reference")
+    good = (alti.contributions(single, kernel="blocked").double() - expected).abs().max()
+    naive = (alti.contributions(single, kernel="reference").double() - expected).abs().max()
+    assert good < 2e-5
+    assert naive > 1e-4
+
+
+def test_rollout_is_the_product_of_the_layers():
+    maps = [torch.rand(2, 5, 5).double().softmax(-1) for _ in range(4)]
+    expected = maps[3] @ maps[2] @ maps[1] @ maps[0]
+    torch.testing.assert_close(alti.rollout(maps), expected)
+    torch.testing.assert_close(alti.rollout(torch.stack(maps)), expected)
+    torch.testing.assert_close(alti.rollout(maps[:1]), maps[0])
+
+
+def test_rescaled_rollout_keeps_the_ranking_and_does_not_overflow():
+    maps = [1e20 * torch.rand(1, 5, 5) for _ in range(30)]
+    assert not alti.rollout(maps).isfinite().all()
+    product = alti.rollout(maps, rescale=True)
+    exact = alti.rollout([m.double() for m in maps[:3]])
+    assert product.isfinite().all()
+    assert product.max() == 1
+    short = alti.rollout(maps[:3], rescale=True)
+    torch.testing.assert_close(short, (exact / exact.max()).float())
+
+
+def test_wrong_options():
+    block = random_block()
+    with pytest.raises(alti.UsageError, match=r"p = 3 is not a norm of ALTI: give 1 .* or 2"):
+        alti.contributions(block, p=3)
+    with pytest.raises(alti.UsageError, match="kernel = 'cuda' is not one of auto, reference, blocked"):
+        alti.contributions(block, kernel="cuda")
+    with pytest.raises(alti.UsageError, match="at least one layer"):
+        alti.rollout([])
+
+
+def test_the_environment_chooses_the_kernel(monkeypatch):
+    block = random_block()
+    monkeypatch.setenv("ALTI_KERNEL", "no-such-kernel")
+    with pytest.raises(alti.UsageError, match="ALTI_KERNEL = 'no-such-kernel'"):
+        alti.contributions(block)
+    assert alti.contributions(block, kernel="reference").shape == (2, 7, 7)  # an argument has the last word
+    monkeypatch.setenv("ALTI_KERNEL", "reference")
+    monkeypatch.setattr("alti.kernels.blocked.proximity", None)
+    assert alti.contributions(block).shape == (2, 7, 7)
+
+
+@pytest.mark.parametrize("family", ["bart", "t5"])
+def test_cross_attention_of_a_model(family):
+    model = tiny.build(family)
+    batch = tiny.inputs(model)
+    for block in alti.trace(model, batch):
+        c = alti.contributions(block)
+        targets, sources = block.attn.shape[-2:]
+        assert c.shape == (2, targets, sources + block.cross)
+        torch.testing.assert_close(c.sum(-1), block.mask.double())
+        if block.cross:
+            padded = ~batch["attention_mask"].bool()
+            assert (c[..., :-1].transpose(1, 2)[padded] == 0).all()

@@ -1,0 +1,243 @@
+"""What is explained: the position a head reads, labels, probabilities, and clear words where there is no answer."""
+
+import pytest
+import torch
+
+import alti
+from alti.targets import pooled_position
+
+import tiny
+
+SEQUENCE = [f for f in tiny.CONFIGS if f not in ("vit", "marian", "m2m_100", "granite")]
+TEXT = tiny.CORPUS[1]
+
+
+def model_of(family, head="AutoModelForSequenceClassification", **config):
+    return alti.Model(tiny.speaking(family, head, **config), tiny.tokenizer())
+
+
+def logits_with_noise(model, batch, rows):
+    """The logits when the final hidden state of some positions is disturbed."""
+
+    def disturb(module, args, kwargs, output):
+        output.last_hidden_state[:, rows] += 1.0
+
+    pooled = model.config.model_type in ("bert", "albert")  # their base model ends with a pooler
+    final = model.base_model.encoder if pooled else model.base_model
+    handle = final.register_forward_hook(disturb, with_kwargs=True)
+    try:
+        with torch.no_grad():
+            return model(**batch).logits
+    finally:
+        handle.remove()
+
+
+POOLING = [(family, {}) for family in SEQUENCE] + [("modernbert", {"classifier_pooling": "mean"})]
+
+
+@pytest.mark.parametrize(("family", "config"), POOLING)
+def test_the_position_that_a_classifier_reads(family, config):
+    model = tiny.build(family, "AutoModelForSequenceClassification", **config)
+    ids = torch.tensor([[5, 9, 11, 20, 2, 31, 12, 2]])  # ends with EOS
+    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    with torch.no_grad():
+        before = model(**batch).logits
+    position = pooled_position(model, ids[0].tolist())
+    others = [i for i in range(8) if i != position]
+    if position is None:
+        assert all(not torch.allclose(logits_with_noise(model, batch, [i]), before) for i in range(8))
+        return
+    assert torch.equal(logits_with_noise(model, batch, others), before)
+    assert not torch.allclose(logits_with_noise(model, batch, [position]), before)
+
+
+def test_the_last_position_is_found_as_the_model_finds_it():
+    model = tiny.build("gpt2", "AutoModelForSequenceClassification", pad_token_id=2)
+    ids = torch.tensor([[5, 9, 11, 20, 2]])  # the last real token is the pad token: the head reads the one before
+    assert pooled_position(model, ids[0].tolist()) == 3
+    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    with torch.no_grad():
+        before = model(**batch).logits
+    assert torch.equal(logits_with_noise(model, batch, [0, 1, 2, 4]), before)
+
+
+def test_sequence_classification():
+    model = model_of("bert", id2label={0: "bad", 1: "good"}, label2id={"bad": 0, "good": 1})
+    found = model.explain(TEXT)
+    with torch.no_grad():
+        probabilities = model.model(**tiny.tokenizer()(TEXT, return_tensors="pt")).logits.softmax(-1)[0]
+    assert found.label == ("bad", "good")[int(probabilities.argmax())]
+    assert found.probability == pytest.approx(float(probabilities.max()))
+    assert found.position == 0
+    for target in ("good", "GOOD", 1, "1"):
+        other = model.explain(TEXT, target=target)
+        assert (other.label, other.target) == ("good", 1)
+        assert other.probability == pytest.approx(float(probabilities[1]))
+
+
+@pytest.mark.parametrize("target", ["ugly", 2, -1, True])
+def test_an_unknown_label(target):
+    model = model_of("bert", id2label={0: "bad", 1: "good"}, label2id={"bad": 0, "good": 1})
+    with pytest.raises(
+        alti.UsageError, match=rf"target = {target!r} is not a label of this model: it has 0 bad, 1 good"
+    ):
+        model.explain(TEXT, target=target)
+
+
+def test_a_pair_of_texts():
+    model = model_of("bert")
+    found = model.explain("the acting", "a long film")
+    assert found.tokens.count("[SEP]") == 2
+    assert [w for w, _ in found.words()] == ["the", "acting", "a", "long", "film"]
+    assert found.words().segments == (0, 0, 1, 1, 1)
+    swapped = model.explain("a long film", "the acting")
+    assert not torch.allclose(found.scores.sort().values, swapped.scores.sort().values)
+    with torch.no_grad():
+        logits = model.model(**tiny.tokenizer()("the acting", "a long film", return_tensors="pt")).logits
+    assert found.probability == pytest.approx(float(logits.softmax(-1).max()))
+
+
+@pytest.mark.parametrize(
+    ("config", "probability"),
+    [
+        ({"num_labels": 3}, "softmax"),
+        ({"num_labels": 3, "problem_type": "multi_label_classification"}, "sigmoid"),
+        ({"num_labels": 1}, None),
+        ({"num_labels": 1, "problem_type": "regression"}, None),
+        ({"num_labels": 2, "problem_type": "regression"}, None),
+        ({"num_labels": 1, "problem_type": "multi_label_classification"}, "sigmoid"),
+    ],
+)
+def test_heads_and_the_probability_they_have(config, probability):
+    model = model_of("bert", **config)
+    found = model.explain(TEXT)
+    with torch.no_grad():
+        logits = model.model(**tiny.tokenizer()(TEXT, return_tensors="pt")).logits[0]
+    best = int(logits.argmax())
+    assert (found.target, found.label) == (best, f"LABEL_{best}")
+    if probability is None:
+        assert found.probability is None
+    else:
+        assert found.probability == pytest.approx(
+            float(getattr(logits, probability)(*[-1][: probability == "softmax"])[best])
+        )
+
+
+def test_token_classification():
+    model = model_of("bert", "AutoModelForTokenClassification", num_labels=4)
+    found = model.explain(TEXT, position=3)
+    with torch.no_grad():
+        logits = model.model(**tiny.tokenizer()(TEXT, return_tensors="pt")).logits[0, 3]
+    assert found.label == f"LABEL_{int(logits.argmax())}"
+    assert found.position == 3
+    length = len(found)
+    assert model.explain(TEXT, position=-1).position == length - 1
+    with pytest.raises(alti.UsageError, match=rf"predicts at every token: say which with position=, 0 to {length - 1}"):
+        model.explain(TEXT)
+    for position in (length, -length - 1):
+        with pytest.raises(alti.UsageError, match=f"position = {position} is outside the text, whose {length} tokens"):
+            model.explain(TEXT, position=position)
+
+
+def test_masked_language_model():
+    model = model_of("distilbert", "AutoModelForMaskedLM")
+    found = model.explain("the acting is [MASK] than the plot.")
+    mask = found.tokens.index("[MASK]")
+    assert found.position == mask
+    assert bool(found.special[mask])
+    assert 0 < found.probability < 1
+    assert model.explain("the acting is fact", position=1).position == 1
+    for count, text in ((0, "the plot"), (2, "[MASK] and [MASK]")):
+        with pytest.raises(alti.UsageError, match=rf"the text has {count} mask tokens, expected one: put it in"):
+            model.explain(text)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "bloom", "gpt_neox"])
+def test_causal_language_model(family):
+    model = alti.Model(tiny.speaking(family, "AutoModelForCausalLM", "bpe"), tiny.tokenizer("bpe"))
+    text = "The keys to the cabinet"
+    found = model.explain(text)
+    ids = tiny.tokenizer("bpe")(text, return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        probabilities = model.model(ids).logits[0, -1].softmax(-1)
+    assert found.target == int(probabilities.argmax())
+    assert found.probability == pytest.approx(float(probabilities.max()))
+    assert found.position == len(found) - 1
+    token = tiny.tokenizer("bpe").encode(" the")
+    assert len(token) == 1
+    for target in (" the", "Ġthe", token[0]):
+        wanted = model.explain(text, target=target)
+        assert (wanted.target, wanted.label) == (token[0], " the")
+        assert wanted.probability == pytest.approx(float(probabilities[token[0]]))
+    with pytest.raises(
+        alti.UsageError, match=r"target = 'clumsiness' is \d+ tokens of this model \(.*: give a single one"
+    ):
+        model.explain(text, target="clumsiness")
+    with pytest.raises(alti.UsageError, match="target = 1000000 is not in the vocabulary"):
+        model.explain(text, target=1_000_000)
+
+
+def test_a_causal_model_gives_nothing_to_the_future():
+    model = alti.Model(tiny.speaking("llama", "AutoModelForCausalLM", "bpe"), tiny.tokenizer("bpe"))
+    found = model.explain("The keys to the cabinet are on the table.", position=4)
+    assert (found.scores[5:] == 0).all()
+    assert (found.layers.triu(1) == 0).all()
+
+
+def test_a_plain_encoder():
+    model = model_of("bert", "AutoModel")
+    found = model.explain(TEXT)
+    assert (found.label, found.probability, found.target, found.position) == (None, None, None, None)
+    rows = [model.explain(TEXT, position=i).scores for i in range(len(found))]
+    torch.testing.assert_close(found.scores, torch.stack(rows).mean(0))
+    with pytest.raises(alti.UsageError, match="target = 'good' was given, but this model has no head"):
+        model.explain(TEXT, target="good")
+
+
+def test_a_sequence_classifier_has_a_position_of_its_own():
+    with pytest.raises(alti.UsageError, match="position = 2 was given, but a sequence classifier reads its own"):
+        model_of("bert").explain(TEXT, position=2)
+
+
+@pytest.mark.parametrize("family", tiny.ENCODER_DECODERS)
+def test_encoder_decoders_are_not_taken_yet(family):
+    model = alti.Model(tiny.speaking(family, "AutoModelForSeq2SeqLM"), tiny.tokenizer())
+    with pytest.raises(
+        alti.UnsupportedModelError, match=rf"does not take encoder–decoders such as \w+ \({family}\) yet"
+    ):
+        model.explain(TEXT)
+
+
+def test_the_encoder_of_an_encoder_decoder_is_taken():
+    from transformers import T5EncoderModel
+
+    whole = tiny.speaking("t5", "AutoModel")
+    encoder = T5EncoderModel(whole.config).double().eval()
+    assert len(alti.explain(encoder, tiny.tokenizer(), TEXT).layers) == tiny.LAYERS
+
+
+def test_pictures_are_not_taken_yet():
+    model = alti.Model(tiny.build("vit", "AutoModelForImageClassification"), None)
+    with pytest.raises(
+        alti.UnsupportedModelError, match=r"explain takes text; ViTForImageClassification \(vit\) reads"
+    ):
+        model.explain(TEXT)
+    assert max(model.check()) < 1e-12
+
+
+def test_other_heads_are_refused():
+    model = model_of("bert", "AutoModelForQuestionAnswering")
+    with pytest.raises(
+        alti.UnsupportedModelError, match=r"does not take the head of BertForQuestionAnswering \(bert\)"
+    ):
+        model.explain(TEXT)
+
+
+def test_a_subclass_keeps_its_head():
+    from transformers import BertForSequenceClassification
+
+    class MyClassifier(BertForSequenceClassification):
+        pass
+
+    model = MyClassifier(model_of("bert").model.config).double().eval()
+    assert alti.explain(model, tiny.tokenizer(), TEXT).label in ("LABEL_0", "LABEL_1")
