@@ -82,10 +82,10 @@ def _dtype(name: torch.dtype | str | None) -> torch.dtype | str | None:
 
 
 def _read(reader: Any, place: str, **options: Any) -> Any:
-    """Call one of transformers' readers; its pages of advice become a sentence."""
+    """Call one of transformers' readers; whatever it raises, and its pages of advice, become a sentence."""
     try:
         return reader(place, **options)
-    except (OSError, ValueError, KeyError) as error:
+    except Exception as error:
         reason = str(error).strip().partition("\n")[0]
         what = "folder" if Path(place).is_dir() else "hub model"
         raise LoadError(f"the {what} {place} could not be loaded: {reason}") from error
@@ -119,10 +119,9 @@ def _quiet() -> Iterator[None]:
 
 def _tokenizer(place: str) -> PreTrainedTokenizerBase:
     try:
-        tokenizer = AutoTokenizer.from_pretrained(place)
-    except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise LoadError(f"{place} has no tokenizer that could be loaded: {reason}") from error
+        tokenizer = _read(AutoTokenizer.from_pretrained, place)
+    except LoadError as error:
+        raise LoadError(f"{place} has no tokenizer: {error}") from error
     if len(tokenizer) <= len(tokenizer.all_special_tokens):  # transformers makes an empty one where no file is
         raise LoadError(f"{place} has no tokenizer: save one beside the model with tokenizer.save_pretrained")
     return tokenizer

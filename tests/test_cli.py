@@ -1,0 +1,179 @@
+"""The command line: results on stdout, talk on stderr, exit codes."""
+
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+
+import alti
+from alti import cli
+
+import tiny
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return str(tiny.saved(tmp_path_factory.mktemp("models") / "tiny-bert"))
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """alti ARGUMENTS -> exit code, stdout, stderr"""
+
+    def run(*arguments, stdin=""):
+        monkeypatch.setattr(sys, "argv", ["alti", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        monkeypatch.setenv("COLUMNS", "120")
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as stopped:
+            code = stopped.code or 0
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def test_explain(run, folder):
+    code, out, err = run("explain", "A clever film", "--model", folder)
+    assert (code, err) == (0, "")
+    assert "· alti · tiny-bert" in out.splitlines()[0]
+    assert [line.split()[0] for line in out.splitlines()[1:]] == ["A", "clever", "film"]
+
+
+def test_explain_as_json(run, folder):
+    code, out, _ = run("explain", "A clever film", "-m", folder, "--json", "--target", "positive", "-o", "p=2")
+    found = alti.Attribution.from_dict(json.loads(out))
+    assert code == 0
+    assert (found.label, found.options, found.layers) == ("positive", {"p": 2}, None)
+    _, out, _ = run("explain", "A clever film", "-m", folder, "--json", "--layers")
+    assert len(alti.Attribution.from_dict(json.loads(out)).layers) == tiny.LAYERS
+
+
+def test_explain_options(run, folder):
+    _, out, _ = run("explain", "A clever film", "-m", folder, "--tokens", "--method", "attention_rollout")
+    assert "[CLS]" in out
+    _, out, _ = run("explain", "A clever film", "-m", folder, "--pair", "the plot", "--json")
+    assert json.loads(out)["text_pair"] == "the plot"
+    _, out, _ = run("explain", "clever " * 50, "-m", folder, "--truncate", "--json")
+    assert json.loads(out)["cut"]
+
+
+def test_explain_lines(run, folder, tmp_path):
+    lines = "A clever film\n\nthe plot\n"
+    code, out, err = run("explain", "-", "-m", folder, "--json", stdin=lines)
+    assert code == 0
+    assert [json.loads(line)["text"] for line in out.splitlines()] == ["A clever film", "the plot"]
+    assert err == "alti: 2 texts explained, 1 empty lines passed over\n"
+    (tmp_path / "texts").write_text(lines)
+    assert run("explain", "--file", tmp_path / "texts", "-m", folder, "--json")[1] == out
+
+
+def test_a_bad_line_is_named_and_nothing_is_lost(run, folder):
+    lines = f"A clever film\n\nthe plot\n{'long ' * 100}\nfiction\n"
+    code, out, err = run("explain", "-", "-m", folder, "--json", stdin=lines)
+    assert code == 2
+    assert len(out.splitlines()) == 2
+    assert "alti: line 4: the text has " in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("explain", "hi", "-m", "/no/model"), 2, "model '/no/model' does not exist"),
+        (("explain", "hi"), 2, "no model was named"),
+        (("explain", "hi", "-m", "no-such/model"), 1, "the hub model no-such/model could not be loaded"),
+        (("explain", "", "-m", "FOLDER"), 2, "text is empty"),
+        (("explain", "-m", "FOLDER"), 2, "give either a TEXT (- for standard input) or --file FILE"),
+        (("explain", "hi", "--file", "x", "-m", "FOLDER"), 2, "give either a TEXT"),
+        (("explain", "--file", "/no/file", "-m", "FOLDER"), 2, "--file /no/file does not exist"),
+        (("explain", "hi", "-m", "FOLDER", "--method", "lime"), 2, "method 'lime' does not exist: choose one of alti"),
+        (("explain", "hi", "-m", "FOLDER", "-o", "q=1"), 2, "method alti has no option 'q'"),
+        (("explain", "hi", "-m", "FOLDER", "-o", "p"), 2, "--option p has no value: write it as NAME=VALUE"),
+        (("explain", "hi", "-m", "FOLDER", "-o", "p=3"), 2, "p = 3 is not a norm of ALTI"),
+        (("explain", "hi", "-m", "FOLDER", "--target", "ugly"), 2, "is not a label of this model: it has 0 negative"),
+        (("explain", "hi", "-m", "FOLDER", "--position", "1"), 2, "a sequence classifier reads its own"),
+        (("explain", "hi", "-m", "FOLDER", "--device", "tpu"), 2, "device 'tpu' is not there"),
+        (("explain", "hi", "-m", "FOLDER", "--no-such-option"), 2, "No such option"),
+        (("explain", "-", "--pair", "x", "-m", "FOLDER"), 2, "--pair goes with one TEXT"),
+        (("check", "/no/model"), 2, "model '/no/model' does not exist"),
+    ],
+)
+def test_errors_are_one_sentence_and_a_code(run, folder, arguments, code, message):
+    found = run(*(folder if argument == "FOLDER" else argument for argument in arguments))
+    assert found[0] == code
+    assert found[1] == ""
+    assert message in " ".join(found[2].split())
+    assert "Traceback" not in found[2]
+
+
+def test_a_file_that_is_not_text(run, folder, tmp_path):
+    (tmp_path / "picture").write_bytes(b"\xff\xfe\x00")
+    code, _, err = run("explain", "--file", tmp_path / "picture", "-m", folder)
+    assert code == 1
+    assert "picture could not be read as UTF-8 text" in err
+
+
+def test_check(run, folder, monkeypatch):
+    code, out, _ = run("check", folder)
+    assert code == 0
+    assert out.startswith("tiny-bert (bert): 3 blocks, worst error ")
+    assert out.endswith(" in float32: exact\n")
+    _, out, _ = run("check", folder, "--dtype", "bfloat16", "--json")
+    found = json.loads(out)
+    assert found["exact"] is True
+    assert {name: len(errors) for name, errors in found["errors"].items()} == {"bfloat16": 3, "float32": 3}
+    assert max(found["errors"]["float32"]) < 1e-5 < max(found["errors"]["bfloat16"])
+    site = alti.Site("attention.output.dense", then="intermediate")
+    monkeypatch.setitem(alti.FAMILIES, "bert", alti.Family((alti.Stack("encoder.layer", (site,)),)))
+    code, out, err = run("check", folder)
+    assert (code, out) == (1, "")
+    assert "bert block 0: its entry in alti.FAMILIES rebuilds the block with a relative error" in err
+
+
+@pytest.mark.parametrize(
+    ("family", "head"),
+    [("t5", "AutoModelForSeq2SeqLM"), ("bart", "AutoModelForSeq2SeqLM"), ("gpt2", "AutoModelForCausalLM")],
+)
+def test_check_other_kinds(run, tmp_path, family, head):
+    tiny.saved(tmp_path, family, head)
+    code, out, _ = run("check", tmp_path)
+    assert code == 0
+    assert out.endswith("exact\n")
+
+
+def test_check_pictures(run, tmp_path):
+    tiny.build("vit", "AutoModelForImageClassification").float().save_pretrained(tmp_path)
+    code, out, _ = run("check", tmp_path)
+    assert code == 0
+    assert "(vit): 3 blocks" in out
+
+
+def test_lists(run):
+    _, out, _ = run("families", "--json")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert [row["family"] for row in rows] == sorted(alti.FAMILIES)
+    _, out, _ = run("families")
+    assert "deberta-v2" in out
+    _, out, _ = run("methods", "--json")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert {row["method"] for row in rows} == set(alti.METHODS)
+    assert rows[0]["options"] == {"p": 1, "kernel": "auto"}
+    _, out, _ = run("methods")
+    assert "attention_rollout" in out
+
+
+def test_version_and_help(run):
+    assert run("--version")[1] == f"alti {alti.__version__}\n"
+    assert "explain" in run("--help")[1]
+
+
+def test_as_a_program(folder):
+    done = subprocess.run(
+        [sys.executable, "-m", "alti", "explain", "A clever film", "-m", folder, "--json"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert json.loads(done.stdout)["text"] == "A clever film"
+    assert done.stderr == ""

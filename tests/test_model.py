@@ -1,0 +1,283 @@
+"""Loading, and explaining one text or many."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from transformers import BertConfig
+
+import alti
+
+import tiny
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny.saved(tmp_path_factory.mktemp("models") / "tiny-bert")
+
+
+@pytest.fixture
+def model(folder):
+    return alti.load(folder)
+
+
+def test_load_and_explain(model):
+    found = model.explain("A clever blend of fact and fiction.")
+    assert model.name == found.model == "tiny-bert"
+    assert found.label in ("negative", "positive")
+    assert found.tokens[0] == "[CLS]"
+    assert found.layers.shape == (tiny.LAYERS, len(found), len(found))
+    assert float(found.scores.sum()) == pytest.approx(1, abs=1e-5)
+    assert found.scores.dtype == torch.float32
+    assert not model.model.training
+
+
+def test_one_function_is_one_call_of_the_model(model):
+    direct = alti.explain(model.model, model.tokenizer, "a long film", method="norms", target="negative")
+    assert torch.equal(direct.scores, model.explain("a long film", method="norms", target="negative").scores)
+    pair = alti.explain(model.model, model.tokenizer, "a long film", "the plot", p=2)
+    assert pair.text_pair == "the plot"
+    assert pair.options == {"p": 2}
+
+
+def test_explanations_repeat_to_the_bit(model):
+    first, second = (model.explain(tiny.CORPUS[0]) for _ in range(2))
+    assert torch.equal(first.scores, second.scores)
+    assert torch.equal(first.layers, second.layers)
+
+
+TEXTS = [" ".join(tiny.CORPUS[i % 4].split()[: 1 + (7 * i) % 9]) for i in range(23)]
+
+
+@pytest.mark.parametrize("layers", [False, True])
+@pytest.mark.parametrize("batch_size", [1, 4, 100])
+def test_many_texts_come_in_their_order(model, batch_size, layers):
+    found = list(model.explain_all(iter(TEXTS), batch_size=batch_size, layers=layers))
+    assert [one.text for one in found] == TEXTS
+    for text, one in zip(TEXTS, found, strict=True):
+        alone = model.explain(text)
+        torch.testing.assert_close(one.scores, alone.scores, rtol=0, atol=1e-5)
+        assert one.label == alone.label
+        assert one.probability == pytest.approx(alone.probability, abs=1e-5)
+        assert (one.layers is not None) == layers
+        if layers:
+            torch.testing.assert_close(one.layers, alone.layers, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("family", "kind"), [("gpt2", "bpe"), ("llama", "bpe"), ("roberta", "wordpiece")])
+def test_many_texts_of_other_families(family, kind):
+    head = "AutoModelForCausalLM" if kind == "bpe" else "AutoModelForMaskedLM"
+    model = alti.Model(
+        tiny.speaking(family, head, kind, pad_token_id=None if kind == "bpe" else 0), tiny.tokenizer(kind)
+    )
+    options = {} if kind == "bpe" else {"position": 1}
+    for text, one in zip(TEXTS, model.explain_all(TEXTS, **options), strict=True):
+        torch.testing.assert_close(one.scores, model.explain(text, **options).scores, rtol=0, atol=1e-5)
+
+
+def test_a_classifier_that_cannot_take_batches():
+    model = alti.Model(
+        tiny.speaking("gpt2", "AutoModelForSequenceClassification", "bpe", pad_token_id=None), tiny.tokenizer("bpe")
+    )
+    assert [one.text for one in model.explain_all(TEXTS[:5])] == TEXTS[:5]
+
+
+def test_many_pairs(model):
+    pairs = [("a long film", "the plot"), ("the acting", "it is better"), ("fact", "a clever fiction")]
+    for (text, other), one in zip(pairs, model.explain_all(pairs), strict=True):
+        torch.testing.assert_close(one.scores, model.explain(text, other).scores, rtol=0, atol=1e-5)
+
+
+def test_texts_are_read_as_results_are_taken(model):
+    taken = []
+
+    def endless():
+        while True:
+            taken.append(None)
+            yield "a long film"
+
+    results = model.explain_all(endless(), batch_size=2, layers=True)
+    assert not taken
+    next(results)
+    assert len(taken) == 2
+    lean = model.explain_all(endless(), batch_size=2)
+    next(lean)
+    assert len(taken) == 2 + 2 * 16
+
+
+@pytest.mark.parametrize("layers", [False, True])
+def test_nothing_before_a_bad_text_is_lost(model, layers):
+    results = model.explain_all(["a long film", "the plot", "fiction", " ", "fact"], batch_size=2, layers=layers)
+    texts = []
+    with pytest.raises(alti.UsageError, match="text is empty"):
+        texts.extend(one.text for one in results)
+    assert texts == ["a long film", "the plot", "fiction"]
+
+
+def test_texts_that_are_too_long(model):
+    text = "clever " * 60
+    count = len(model.tokenizer(text)["input_ids"])
+    with pytest.raises(
+        alti.UsageError, match=rf"has {count} tokens, {count - 40} more than the 40 that the model takes"
+    ):
+        model.explain(text)
+    found = model.explain(text, truncate=True)
+    assert len(found) == 40
+    kept = max(end for _, end in found.offsets)
+    assert found.cut == (text[kept:].strip(),)
+    assert "cut: " in str(found)
+    assert model.explain("clever", truncate=True).cut == ()
+
+
+def test_pairs_that_are_too_long(model):
+    found = model.explain("clever " * 30, "the plot", truncate=True)
+    assert len(found) == 40
+    assert len(found.cut) == 1
+    assert set("clever ") >= set(found.cut[0])
+
+
+def test_roberta_counts_its_positions_from_behind_the_padding():
+    model = alti.Model(tiny.speaking("roberta", "AutoModel", max_position_embeddings=12), tiny.tokenizer())
+    length = 11  # pad_token_id = 0: the first row of the table belongs to no token
+    assert len(model.explain("clever " * 30, truncate=True)) == length
+
+
+@pytest.mark.parametrize("text", ["", "  \n"])
+def test_empty_texts(model, text):
+    with pytest.raises(alti.UsageError, match="text is empty: give at least one word"):
+        model.explain(text)
+    with pytest.raises(alti.UsageError, match="text_pair is empty"):
+        model.explain("fact", text)
+
+
+def test_wrong_types(model):
+    with pytest.raises(alti.UsageError, match="text is list, expected a str: for several texts use explain_all"):
+        model.explain(["a", "b"])
+    with pytest.raises(alti.UsageError, match="texts is one str"):
+        model.explain_all("a long film")
+    with pytest.raises(alti.UsageError, match="batch_size = 0"):
+        model.explain_all(["a"], batch_size=0)
+    with pytest.raises(alti.UsageError, match="method 'lime' does not exist"):
+        model.explain_all(["a"], method="lime")
+    with pytest.raises(alti.UsageError, match="method alti has no option 'steps'"):
+        model.explain("a", steps=3)
+
+
+def test_a_text_of_one_token():
+    model = alti.Model(tiny.speaking("gpt2", "AutoModelForCausalLM", "bpe"), tiny.tokenizer("bpe"))
+    for method in ("alti", "norms", "attention", "attention_rollout"):
+        found = model.explain("a", method=method)
+        assert found.tokens == ("a",)
+        assert found.scores.tolist() == pytest.approx([1.0])
+
+
+def test_a_tokenizer_of_another_model(model):
+    other = alti.Model(tiny.speaking("bert", "AutoModel"), tiny.tokenizer("bpe"))
+    with pytest.raises(alti.UsageError, match=r"gives token id \d+, but the model has only \d+ embeddings"):
+        other.explain("Ünknown")
+
+
+def test_out_of_memory_is_one_sentence(model, monkeypatch):
+    def exhausted(*args, **kwargs):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    monkeypatch.setitem(alti.METHODS, "alti", exhausted)
+    with pytest.raises(alti.AltiError, match=r"out of memory on cpu with 1 texts of up to \d+ tokens: use a smaller"):
+        model.explain("a long film")
+
+
+def test_the_exactness_check_is_part_of_explain(model, monkeypatch):
+    site = alti.Site("attention.output.dense", then="intermediate")
+    monkeypatch.setitem(alti.FAMILIES, "bert", alti.Family((alti.Stack("encoder.layer", (site,)),)))
+    for method in ("alti", "norms", "attention"):
+        with pytest.raises(alti.DecompositionError, match=r"bert block 0: .* relative error"):
+            model.explain("a long film", method=method)
+
+
+# Loading
+
+
+def test_unknown_models(tmp_path):
+    with pytest.raises(
+        alti.UsageError, match=r"model '/no/such/model' does not exist: give a folder .*, or a hub name"
+    ):
+        alti.load("/no/such/model")
+    with pytest.raises(alti.LoadError, match=r"the hub model no-such/model could not be loaded: "):
+        alti.load("no-such/model")
+    with pytest.raises(alti.LoadError, match=r"holds no model: it has no config\.json"):
+        alti.load(tmp_path)
+    (tmp_path / "weights.bin").touch()
+    with pytest.raises(alti.UsageError, match=r"weights.bin' is a file: give the folder"):
+        alti.load(tmp_path / "weights.bin")
+    with pytest.raises(alti.UsageError, match="no model was named"):
+        alti.load()
+
+
+def test_a_folder_without_a_tokenizer(folder, tmp_path):
+    for name in ("config.json", "model.safetensors"):
+        shutil.copy(folder / name, tmp_path)
+    with pytest.raises(alti.LoadError, match=r"has no tokenizer"):
+        alti.load(tmp_path)
+
+
+def test_a_folder_without_weights(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "m")
+    (tmp_path / "m" / "model.safetensors").unlink()
+    with pytest.raises(alti.LoadError, match=r"could not be loaded: .*model\.safetensors"):
+        alti.load(tmp_path / "m")
+
+
+def test_weights_that_are_damaged(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "m")
+    (tmp_path / "m" / "model.safetensors").write_bytes(b"not weights")
+    with pytest.raises(alti.LoadError, match="could not be loaded"):
+        alti.load(tmp_path / "m")
+
+
+def test_a_config_that_is_not_json(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "m")
+    (tmp_path / "m" / "config.json").write_text("{")
+    with pytest.raises(alti.LoadError, match="could not be loaded"):
+        alti.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize("name", ["mamba", "of-no-one"])
+def test_unsupported_families(folder, tmp_path, name):
+    shutil.copytree(folder, tmp_path / "m")
+    config = json.loads((folder / "config.json").read_text())
+    (tmp_path / "m" / "config.json").write_text(json.dumps({**config, "model_type": name}))
+    with pytest.raises(alti.UnsupportedModelError, match=f"does not know the model family '{name}': it reads albert, "):
+        alti.load(tmp_path / "m")
+
+
+def test_a_checkpoint_without_weights_for_its_head(tmp_path):
+    tiny.saved(tmp_path, head="AutoModel")
+    config = BertConfig.from_pretrained(tmp_path)
+    config.architectures = ["BertForSequenceClassification"]
+    config.save_pretrained(tmp_path)
+    with pytest.warns(
+        UserWarning, match="no weights for the head of BertForSequenceClassification: loaded without a head"
+    ):
+        model = alti.load(tmp_path)
+    assert model.explain("a long film").label is None
+
+
+def test_devices_and_dtypes(folder):
+    with pytest.raises(alti.UsageError, match="device 'tpu' is not there: this machine has cpu"):
+        alti.load(folder, device="tpu")
+    if not torch.cuda.is_available():
+        with pytest.raises(alti.UsageError, match="device 'cuda' is not there: this machine has cpu"):
+            alti.load(folder, device="cuda")
+    with pytest.raises(alti.UsageError, match="dtype 'float33' does not exist: give float32"):
+        alti.load(folder, dtype="float33")
+    assert alti.load(folder, dtype="bfloat16").dtype == "bfloat16"
+    assert alti.load(folder, dtype=torch.float64).dtype == "float64"
+    assert alti.load(folder).dtype == "float32"
+
+
+def test_half_precision_checkpoints_are_read_in_float32_on_a_cpu(folder, tmp_path):
+    alti.load(folder, dtype="float16").model.save_pretrained(tmp_path)
+    tiny.tokenizer().save_pretrained(tmp_path)
+    assert alti.load(tmp_path, device="cpu").dtype == "float32"
+    assert alti.load(tmp_path, device="cpu", dtype="auto").dtype == "float16"
