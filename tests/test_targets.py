@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import alti
-from alti.targets import pooled_position
+from alti.targets import Head
 
 import tiny
 
@@ -14,6 +14,13 @@ TEXT = tiny.CORPUS[1]
 
 def model_of(family, head="AutoModelForSequenceClassification", **config):
     return alti.Model(tiny.speaking(family, head, **config), tiny.tokenizer())
+
+
+def pooled(model, ids):
+    """The position that the head reads; enter behind what refuses encoder–decoders."""
+    pool = alti.FAMILIES[model.config.model_type].pool
+    pool = getattr(model.config, pool.removeprefix("config:"), pool)
+    return Head("sequence", pool, model.config).position(ids[0].tolist(), None)
 
 
 def logits_with_noise(model, batch, rows):
@@ -42,7 +49,7 @@ def test_the_position_that_a_classifier_reads(family, config):
     batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     with torch.no_grad():
         before = model(**batch).logits
-    position = pooled_position(model, ids[0].tolist())
+    position = pooled(model, ids)
     others = [i for i in range(8) if i != position]
     if position is None:
         assert all(not torch.allclose(logits_with_noise(model, batch, [i]), before) for i in range(8))
@@ -54,7 +61,7 @@ def test_the_position_that_a_classifier_reads(family, config):
 def test_the_last_position_is_found_as_the_model_finds_it():
     model = tiny.build("gpt2", "AutoModelForSequenceClassification", pad_token_id=2)
     ids = torch.tensor([[5, 9, 11, 20, 2]])  # the last real token is the pad token: the head reads the one before
-    assert pooled_position(model, ids[0].tolist()) == 3
+    assert pooled(model, ids) == 3
     batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     with torch.no_grad():
         before = model(**batch).logits
@@ -135,7 +142,9 @@ def test_token_classification():
     with pytest.raises(alti.UsageError, match=rf"predicts at every token: say which with position=, 0 to {length - 1}"):
         model.explain(TEXT)
     for position in (length, -length - 1):
-        with pytest.raises(alti.UsageError, match=f"position = {position} is outside the text, whose {length} tokens"):
+        with pytest.raises(
+            alti.UsageError, match=f"position = {position} is outside the text: its {length} tokens are 0"
+        ):
             model.explain(TEXT, position=position)
 
 

@@ -1,6 +1,6 @@
 """From the user's text to a batch that a model takes, with every token's place in the text."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from threading import Lock
 
@@ -13,6 +13,9 @@ from alti.methods.registry import Inputs
 from alti.structure import family_of, network
 
 Span = tuple[int, int]
+
+_ROLES = ("bos", "eos", "sep", "cls", "pad", "mask")  # tokens that stand for no word; an unknown word is one
+_tokenizing = Lock()  # fast tokenizers keep the truncation setting inside and do not share
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,135 +30,97 @@ class Encoded:
     offsets: list[Span]  # characters of the token's own text; (0, 0) for added tokens
     segments: list[int]  # 0: text, 1: text_pair, -1: added by the tokenizer
     special: list[bool]
-    cut: tuple[str, ...] = ()  # what was left out, of each text that was too long
+    cut: tuple[str, ...] = ()  # what was left out of each text that was too long
 
 
-_tokenizing = Lock()  # fast tokenizers keep the truncation setting inside and do not share
+class Encoder:
+    """A tokenizer and what a model wants from it."""
 
+    def __init__(self, model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> None:
+        if not tokenizer.is_fast:
+            raise UnsupportedModelError(
+                f"{type(tokenizer).__name__} cannot say which characters a token stands for: load a fast tokenizer "
+                "(tokenizer.json)"
+            )
+        inner = network(model)
+        self.tokenizer, self.device = tokenizer, inner.device
+        self.takes_types = "token_type_ids" in signature(inner.forward).parameters
+        self.vocabulary = inner.get_input_embeddings().weight.shape[0]
+        self.special = {i for role in _ROLES if (i := getattr(tokenizer, f"{role}_token_id", None)) is not None}
+        pads = (inner.config.pad_token_id, tokenizer.pad_token_id)
+        self.pad = next((pad for pad in pads if pad is not None and pad >= 0), 0)
+        self.limit = tokenizer.model_max_length  # added tokens included; 10**30 where a tokenizer has none
+        if positions := getattr(inner.config, "max_position_embeddings", None):
+            self.limit = min(self.limit, positions - (self.pad + 1 if family_of(inner).offset_positions else 0))
 
-def encode(
-    model: nn.Module,
-    tokenizer: PreTrainedTokenizerBase,
-    text: str,
-    text_pair: str | None = None,
-    *,
-    truncate: bool = False,
-) -> Encoded:
-    """Tokenize one text or pair; what the model cannot take is refused, or cut with truncate=True."""
-    for name, given in (("text", text), ("text_pair", text_pair)):
-        if given is not None and not isinstance(given, str):
-            raise UsageError(f"{name} is {type(given).__name__}, expected a str: for several texts use explain_all")
-        if given is not None and not given.strip():
-            raise UsageError(f"{name} is empty: give at least one word")
-    full = _tokenized(model, tokenizer, text, text_pair)
-    limit = longest(model, tokenizer)
-    if not full.ids:
-        raise UsageError(f"the tokenizer finds no token in {text!r}: give at least one word")
-    if limit is not None and len(full.ids) > limit and not truncate:
-        raise UsageError(
-            f"the text has {len(full.ids)} tokens, {len(full.ids) - limit} more than the {limit} that the model takes: "
-            "shorten it, or cut it with truncate=True (--truncate)"
-        )
-    if limit is None or len(full.ids) <= limit:
-        return full
-    return _tokenized(model, tokenizer, text, text_pair, limit, full)
+    def encode(self, text: str, text_pair: str | None = None, *, truncate: bool = False) -> Encoded:
+        """Tokenize one text or pair; what the model cannot take is refused, or cut with truncate=True."""
+        for name, given in (("text", text), ("text_pair", text_pair)):
+            if given is not None and not isinstance(given, str):
+                raise UsageError(f"{name} is {type(given).__name__}, expected a str: for several texts use explain_all")
+            if given is not None and not given.strip():
+                raise UsageError(f"{name} is empty: give at least one word")
+        full = self._tokenized(text, text_pair)
+        if not full.ids:
+            raise UsageError(f"the tokenizer finds no token in {text!r}: give at least one word")
+        if max(full.ids) >= self.vocabulary:
+            raise UsageError(
+                f"the tokenizer gives token id {max(full.ids)}, but the model has only {self.vocabulary} embeddings: "
+                "load both from the same place"
+            )
+        if (excess := len(full.ids) - self.limit) <= 0:
+            return full
+        if not truncate:
+            raise UsageError(
+                f"the text has {len(full.ids)} tokens, {excess} more than the {self.limit} that the model takes: "
+                "shorten it, or cut it with truncate=True (--truncate)"
+            )
+        kept = self._tokenized(text, text_pair, self.limit)
+        return replace(kept, cut=_cut(full, kept))
 
-
-def longest(model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> int | None:
-    """How many tokens the model takes, added ones included."""
-    config, family = network(model).config, family_of(model)
-    limits = [tokenizer.model_max_length]
-    if positions := getattr(config, "max_position_embeddings", None):
-        limits.append(positions - (config.pad_token_id + 1 if family.offset_positions else 0))
-    shortest = min(limits)
-    return shortest if shortest < 10**9 else None  # tokenizers without a limit say 10**30
-
-
-def _tokenized(
-    model: nn.Module,
-    tokenizer: PreTrainedTokenizerBase,
-    text: str,
-    text_pair: str | None,
-    limit: int | None = None,
-    full: Encoded | None = None,
-) -> Encoded:
-    if not tokenizer.is_fast:
-        raise UnsupportedModelError(
-            f"{type(tokenizer).__name__} cannot say which characters a token stands for: load a fast tokenizer "
-            "(tokenizer.json)"
-        )
-    with _tokenizing:
-        found = tokenizer(
+    def _tokenized(self, text: str, text_pair: str | None, limit: int | None = None) -> Encoded:
+        asked = {"return_offsets_mapping": True, "return_special_tokens_mask": True, "return_attention_mask": False}
+        with _tokenizing:
+            found = self.tokenizer(
+                text, text_pair, truncation=limit is not None, max_length=limit, verbose=False, **asked
+            )
+        ids = found["input_ids"]
+        return Encoded(
             text,
             text_pair,
-            truncation=limit is not None,
-            max_length=limit,
-            return_offsets_mapping=True,
-            return_special_tokens_mask=True,
-            return_attention_mask=False,
-            verbose=False,
-        )
-    ids = found["input_ids"]
-    segments = [-1 if sequence is None else sequence for sequence in found.sequence_ids()]
-    by_role = _special_ids(tokenizer)
-    special = [bool(added) or i in by_role for added, i in zip(found["special_tokens_mask"], ids, strict=True)]
-    takes_types = "token_type_ids" in signature(network(model).forward).parameters
-    encoded = Encoded(
-        text,
-        text_pair,
-        ids,
-        found.get("token_type_ids") if takes_types else None,
-        tokenizer.convert_ids_to_tokens(ids),
-        [tuple(span) for span in found["offset_mapping"]],
-        segments,
-        special,
-        _cut(full, segments, found["offset_mapping"]) if full else (),
-    )
-    _check_vocabulary(model, encoded)
-    return encoded
-
-
-def _special_ids(tokenizer: PreTrainedTokenizerBase) -> set[int]:
-    """Ids that stand for no word wherever they are; an unknown word is still a word."""
-    roles = ("bos_token", "eos_token", "sep_token", "cls_token", "pad_token", "mask_token")
-    return {i for role in roles if (i := getattr(tokenizer, f"{role}_id", None)) is not None}
-
-
-def _check_vocabulary(model: nn.Module, encoded: Encoded) -> None:
-    rows = network(model).get_input_embeddings().weight.shape[0]
-    if max(encoded.ids) >= rows:
-        raise UsageError(
-            f"the tokenizer gives token id {max(encoded.ids)}, but the model has only {rows} embeddings: load both "
-            "from the same place"
+            ids,
+            found.get("token_type_ids") if self.takes_types else None,
+            self.tokenizer.convert_ids_to_tokens(ids),
+            [tuple(span) for span in found["offset_mapping"]],
+            [-1 if segment is None else segment for segment in found.sequence_ids()],
+            [bool(a) or i in self.special for a, i in zip(found["special_tokens_mask"], ids, strict=True)],
         )
 
+    def collate(self, texts: list[Encoded]) -> Inputs:
+        """Several texts as one batch, padded on the right so that every position is what it is without padding."""
+        length = max(len(text.ids) for text in texts)
 
-def _cut(full: Encoded, segments: list[int], offsets: list[Span]) -> tuple[str, ...]:
-    kept = {(segment, *span) for segment, span in zip(segments, offsets, strict=True)}
-    tails = []
-    for segment, text in enumerate((full.text, full.text_pair)):
+        def padded(rows: list[list[int]], fill: int) -> Tensor:
+            return torch.tensor([row + [fill] * (length - len(row)) for row in rows], device=self.device)
+
+        tensors = {
+            "input_ids": padded([text.ids for text in texts], self.pad),
+            "attention_mask": padded([[1] * len(text.ids) for text in texts], 0),
+        }
+        types = [text.types for text in texts if text.types is not None]
+        if types:
+            tensors["token_type_ids"] = padded(types, 0)
+        special = padded([[int(s) for s in text.special] for text in texts], 1).bool()
+        return Inputs(tensors, special, self.tokenizer.mask_token_id, self.pad)
+
+
+def _cut(full: Encoded, kept: Encoded) -> tuple[str, ...]:
+    """What a shorter encoding lost of each text."""
+    there = {(segment, *span) for segment, span in zip(kept.segments, kept.offsets, strict=True)}
+    lost: list[str] = []
+    for segment, text in enumerate((full.text, full.text_pair or "")):
         places = zip(full.segments, full.offsets, strict=True)
-        lost = [span for s, span in places if s == segment and (s, *span) not in kept]
-        if lost and text is not None:
-            tails.append(text[lost[0][0] : lost[-1][1]])
-    return tuple(tails)
-
-
-def collate(model: nn.Module, tokenizer: PreTrainedTokenizerBase, texts: list[Encoded]) -> Inputs:
-    """Several texts as one batch, padded on the right so that every position is what it is without padding."""
-    config, device = network(model).config, network(model).device
-    pads = (getattr(config, "pad_token_id", None), tokenizer.pad_token_id, 0)
-    pad = next(pad for pad in pads if pad is not None)
-    length = max(len(text.ids) for text in texts)
-
-    def padded(rows: list[list[int]], fill: int) -> Tensor:
-        return torch.tensor([row + [fill] * (length - len(row)) for row in rows], device=device)
-
-    tensors = {
-        "input_ids": padded([text.ids for text in texts], pad),
-        "attention_mask": padded([[1] * len(text.ids) for text in texts], 0),
-    }
-    if all(text.types is not None for text in texts):
-        tensors["token_type_ids"] = padded([text.types or [] for text in texts], 0)
-    special = padded([[int(s) for s in text.special] for text in texts], 1).bool()
-    return Inputs(tensors, special, tokenizer.mask_token_id, pad)
+        spans = [span for owner, span in places if owner == segment and (owner, *span) not in there]
+        if spans:
+            lost.append(text[spans[0][0] : spans[-1][1]])
+    return tuple(lost)

@@ -1,6 +1,6 @@
 """Finds in a model the parts that its family's entry names."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from torch import nn
@@ -24,10 +24,10 @@ def network(given: nn.Module) -> PreTrainedModel:
 def family_of(model: nn.Module) -> Family:
     """The entry of FAMILIES that describes a model."""
     config = network(model).config
-    return family_named(config.model_type, config.to_dict())
+    return family_named(config.model_type, vars(config))
 
 
-def family_named(name: str, config: dict[str, object]) -> Family:
+def family_named(name: str, config: Mapping[str, Any]) -> Family:
     """The entry of FAMILIES for a model type; `config` may hold settings that it refuses."""
     if name not in FAMILIES:
         raise UnsupportedModelError(

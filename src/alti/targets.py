@@ -1,16 +1,16 @@
 """What a prediction is: which head a model has, which position that head reads, and what its numbers mean."""
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from alti._errors import UnsupportedModelError, UsageError
-from alti.encoding import Encoded
 from alti.structure import family_of, network, stacks_of
 
-HEADS = {  # the ending of a transformers class name: what its logits are
+KINDS = {  # the ending of a transformers class name: what its logits are
     "ForSequenceClassification": "sequence",
     "ForTokenClassification": "token",
     "ForMaskedLM": "masked",
@@ -19,93 +19,116 @@ HEADS = {  # the ending of a transformers class name: what its logits are
 }
 
 
-def head_of(model: nn.Module) -> str:
-    """sequence, token, masked, causal, or encoder for a model without a head; refuses what `explain` does not take."""
-    inner = network(model)
-    name, family = type(inner).__name__, inner.config.model_type
-    stacks = [stack for stack, _ in stacks_of(inner)]
-    readable = "alti.walk, alti.trace and alti.check read it"
-    if inner.main_input_name != "input_ids":
-        raise UnsupportedModelError(f"explain takes text; {name} ({family}) reads {inner.main_input_name}: {readable}")
-    if len(stacks) > 1 and any(site.cross for stack in stacks for site in stack.sites):
-        raise UnsupportedModelError(f"explain does not take encoder–decoders such as {name} ({family}) yet: {readable}")
-    for cls in type(inner).__mro__:
-        for ending, head in HEADS.items():
-            if cls.__name__.endswith(ending):
-                return head
-    if inner.base_model is inner:
-        return "encoder"
-    raise UnsupportedModelError(
-        f"explain does not take the head of {name} ({family}): load the checkpoint as one of "
-        f"{', '.join('Auto…' + ending for ending in list(HEADS)[:4])} or AutoModel"
-    )
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The head of a model."""
 
+    kind: str  # sequence, token, masked, causal; or encoder for a model without a head
+    pool: str  # the position that a sequence classifier reads: first, last, eos or mean
+    config: PreTrainedConfig
 
-def read_position(model: nn.Module, text: Encoded, mask_id: int | None, position: int | None = None) -> int | None:
-    """The final position that the prediction of a text is read from; None where it is the mean of all."""
-    head, length = head_of(model), len(text.ids)
-    if head == "sequence":
-        if position is not None:
-            raise UsageError(f"position = {position} was given, but a sequence classifier reads its own: leave it out")
-        return pooled_position(network(model), text.ids)
-    if position is not None:
-        if not -length <= position < length:
-            raise UsageError(
-                f"position = {position} is outside the text, whose {length} tokens have the positions 0 to {length - 1}"
+    @classmethod
+    def of(cls, model: nn.Module) -> Self:
+        """The head of a model; what `explain` does not take is refused."""
+        inner = network(model)
+        name, family = type(inner).__name__, inner.config.model_type
+        stacks = [stack for stack, _ in stacks_of(inner)]
+        read = "alti.walk, alti.trace and alti.check read it"
+        if inner.main_input_name != "input_ids":
+            raise UnsupportedModelError(f"explain takes text; {name} ({family}) reads {inner.main_input_name}: {read}")
+        if len(stacks) > 1 and any(site.cross for stack in stacks for site in stack.sites):
+            raise UnsupportedModelError(f"explain does not take encoder–decoders such as {name} ({family}) yet: {read}")
+        names = [each.__name__ for each in type(inner).__mro__]
+        kinds = [kind for each in names for ending, kind in KINDS.items() if each.endswith(ending)]
+        if not kinds and inner.base_model is not inner:
+            raise UnsupportedModelError(
+                f"explain does not take the head of {name} ({family}): load the checkpoint as one of "
+                f"{', '.join('Auto…' + ending for ending in list(KINDS)[:4])} or AutoModel"
             )
-        return position % length
-    if head == "token":
-        raise UsageError(
-            f"a token classifier predicts at every token: say which with position=, 0 to {length - 1} in this text"
-        )
-    if head == "masked":
-        masks = [i for i, token in enumerate(text.ids) if token == mask_id]
-        if len(masks) != 1:
-            raise UsageError(f"the text has {len(masks)} mask tokens, expected one: put it in, or give position=")
-        return masks[0]
-    return length - 1 if head == "causal" else None
+        pool = family_of(inner).pool
+        if pool.startswith("config:"):
+            pool = getattr(inner.config, pool.removeprefix("config:"))
+        return cls(kinds[0] if kinds else "encoder", "first" if pool == "cls" else pool, inner.config)
+
+    @property
+    def takes_batches(self) -> bool:
+        """False for a classifier that reads the last token and has no padding token to tell where a text ends."""
+        return not (self.kind == "sequence" and self.pool == "last" and self.config.pad_token_id is None)
+
+    def position(self, ids: list[int], mask_id: int | None, asked: int | None = None) -> int | None:
+        """The final position that the prediction of a text is read from; None where it is the mean of all."""
+        if self.kind == "sequence":
+            if asked is not None:
+                raise UsageError(f"position = {asked} was given, but a sequence classifier reads its own: leave it out")
+            return self._pooled(ids)
+        last = len(ids) - 1
+        if asked is not None:
+            if not -len(ids) <= asked <= last:
+                raise UsageError(f"position = {asked} is outside the text: its {len(ids)} tokens are 0 to {last}")
+            return asked % len(ids)
+        if self.kind == "token":
+            raise UsageError(f"a token classifier predicts at every token: say which with position=, 0 to {last}")
+        if self.kind == "masked":
+            masks = [i for i, token in enumerate(ids) if token == mask_id]
+            if len(masks) != 1:
+                raise UsageError(f"the text has {len(masks)} mask tokens, expected one: put it in, or give position=")
+            return masks[0]
+        return last if self.kind == "causal" else None
+
+    def _pooled(self, ids: list[int]) -> int | None:
+        """Found as the model itself finds it."""
+        if self.pool == "mean":
+            return None
+        if self.pool == "last":
+            return max((i for i, token in enumerate(ids) if token != self.config.pad_token_id), default=0)
+        if self.pool == "eos":
+            return max((i for i, token in enumerate(ids) if token == self.config.eos_token_id), default=0)
+        return 0
+
+    def index(self, tokenizer: PreTrainedTokenizerBase, target: int | str | None) -> int | None:
+        """The output that `target` names: a label or its index; a token of the vocabulary, its text or its id."""
+        if target is None:
+            return None
+        if self.kind == "encoder":
+            raise UsageError(
+                f"target = {target!r} was given, but this model has no head and so no classes: leave it out"
+            )
+        if self.kind in ("masked", "causal"):
+            return _token_index(tokenizer, self.config.vocab_size, target)
+        labels = {int(index): str(label) for index, label in self.config.id2label.items()}
+        if isinstance(target, str):
+            same = [i for i, label in labels.items() if label == target]
+            same = same or [i for i, label in labels.items() if label.lower() == target.lower()]
+            if len(same) == 1:
+                return same[0]
+        elif not isinstance(target, bool) and target in labels:
+            return int(target)
+        if isinstance(target, str) and target.isdecimal() and int(target) in labels:
+            return int(target)
+        names = ", ".join([f"{i} {label}" for i, label in labels.items()][:20] + ["…"] * (len(labels) > 20))
+        raise UsageError(f"target = {target!r} is not a label of this model: it has {names}")
+
+    def prediction(
+        self, tokenizer: PreTrainedTokenizerBase, logits: Tensor, index: int | None
+    ) -> tuple[int, str, float | None]:
+        """Index, label and probability of an output (None: of the predicted one), for the logits [C] of a text."""
+        logits = logits.double()
+        index = int(logits.argmax()) if index is None else index
+        if self.kind in ("masked", "causal"):
+            label = tokenizer.decode([index]) or tokenizer.convert_ids_to_tokens(index)
+            return index, label, float(logits.softmax(-1)[index])
+        label = str(self.config.id2label.get(index, index))
+        problem = getattr(self.config, "problem_type", None)
+        if problem == "regression" or (problem is None and len(logits) == 1):  # transformers' own rule for one logit
+            return index, label, None
+        one_by_one = problem == "multi_label_classification" or len(logits) == 1
+        return index, label, float((logits.sigmoid() if one_by_one else logits.softmax(-1))[index])
 
 
-def pooled_position(model: PreTrainedModel, ids: list[int]) -> int | None:
-    """The position that a sequence classifier of this family reads, found as the model itself finds it."""
-    config, pool = model.config, family_of(model).pool
-    if pool.startswith("config:"):
-        pool = getattr(config, pool.removeprefix("config:"))
-    if pool == "mean":
-        return None
-    if pool == "last":
-        return max((i for i, token in enumerate(ids) if token != config.pad_token_id), default=0)
-    if pool == "eos":
-        return max((i for i, token in enumerate(ids) if token == config.eos_token_id), default=0)
-    return 0
-
-
-def target_index(model: nn.Module, tokenizer: PreTrainedTokenizerBase, target: int | str | None) -> int | None:
-    """The output that `target` names: a label or its index, a vocabulary token, its text or its id."""
-    if target is None:
-        return None
-    head, config = head_of(model), network(model).config
-    if head == "encoder":
-        raise UsageError(f"target = {target!r} was given, but this model has no head and so no classes: leave it out")
-    if head in ("masked", "causal"):
-        return _vocabulary_index(tokenizer, config.vocab_size, target)
-    labels = {int(index): str(label) for index, label in config.id2label.items()}
-    if isinstance(target, str):
-        same = [i for i, label in labels.items() if label == target]
-        same = same or [i for i, label in labels.items() if label.lower() == target.lower()]
-        if len(same) == 1:
-            return same[0]
-        target = int(target) if target.isdecimal() else target
-    if isinstance(target, int) and not isinstance(target, bool) and target in labels:
-        return target
-    names = ", ".join([f"{i} {label}" for i, label in labels.items()][:20] + ["…"] * (len(labels) > 20))
-    raise UsageError(f"target = {target!r} is not a label of this model: it has {names}")
-
-
-def _vocabulary_index(tokenizer: PreTrainedTokenizerBase, size: int, target: int | str) -> int:
-    if isinstance(target, int):
+def _token_index(tokenizer: PreTrainedTokenizerBase, size: int, target: int | str) -> int:
+    if not isinstance(target, str):
         if 0 <= target < size:
-            return target
+            return int(target)
         raise UsageError(f"target = {target} is not in the vocabulary, whose ids are 0 to {size - 1}")
     ids: list[int] = tokenizer.encode(target, add_special_tokens=False)
     if len(ids) == 1:
@@ -122,21 +145,3 @@ def logits_at(output: Any, position: Tensor | None) -> Tensor | None:
     if logits is None or logits.dim() == 2 or position is None:
         return logits
     return logits[torch.arange(len(logits), device=logits.device), position]
-
-
-def read_prediction(
-    model: nn.Module, tokenizer: PreTrainedTokenizerBase, logits: Tensor, index: int | None
-) -> tuple[int, str, float | None]:
-    """Index, label and probability of the target (None: of the predicted class), for the logits [C] of one text."""
-    head, config = head_of(model), network(model).config
-    logits = logits.double()
-    index = int(logits.argmax()) if index is None else index
-    kind = getattr(config, "problem_type", None)
-    if head in ("masked", "causal"):
-        label = tokenizer.decode([index]) or str(tokenizer.convert_ids_to_tokens(index))
-        return index, label, float(logits.softmax(-1)[index])
-    label = str(config.id2label.get(index, index))
-    if kind == "regression" or (len(logits) == 1 and kind is None):  # transformers' own rule for one logit
-        return index, label, None
-    sigmoid = kind == "multi_label_classification" or len(logits) == 1
-    return index, label, float((logits.sigmoid() if sigmoid else logits.softmax(-1))[index])
