@@ -13,6 +13,7 @@ from tokenizers import Tokenizer, normalizers, pre_tokenizers
 from tokenizers.models import WordPiece
 from tokenizers.processors import TemplateProcessing
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
+from transformers.utils.logging import disable_progress_bar
 
 import alti
 
@@ -39,14 +40,17 @@ def save_random_model(folder: str) -> None:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory(prefix="random-tiny-bert-") as folder:
-        save_random_model(folder)
-        model = alti.load(folder)
-        print("A tiny BERT with random weights (its choice of words means nothing; see --model for a real one):\n")
-        print(f"$ alti explain {SENTENCE!r} --model {model.name}")
+    disable_progress_bar()
+    with tempfile.TemporaryDirectory() as folder:
+        save_random_model(f"{folder}/random-tiny-bert")
+        model = alti.load(f"{folder}/random-tiny-bert")
+        print("This model is tiny and its weights are random: which words it picks means nothing.")
+        print("For a real explanation: alti explain TEXT --model NAME, with a name from the Hugging Face hub.\n")
+        print(f'$ alti explain "{SENTENCE}" --model {model.name}')
         print(model.explain(SENTENCE))
+        errors = model.check()
         print(f"\n$ alti check {model.name}")
-        print(f"{len(model.check())} blocks, worst error {max(model.check()):.1e}: exact")
+        print(f"{model.name} ({model.family}): {len(errors)} blocks, worst error {max(errors):.1e} in float32: exact")
 
 
 if __name__ == "__main__":
