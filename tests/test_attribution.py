@@ -1,7 +1,7 @@
 """The result: words, ranking, relevance, files, text."""
 
 import json
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 
 import pytest
 import torch
@@ -117,6 +117,8 @@ def test_words_that_share_a_token_are_one():
     assert group("a ", {0: (0, 1), 1: (1, 2)}) == [((0, 1), [0, 1])]
     assert group("one two", {0: (0, 3)}) == [((0, 3), [0])]  # the rest was cut
     assert group("  ", {}) == []
+    family = "a \U0001f469\u200d\U0001f467 ❤️"  # an emoji of three characters, one of two
+    assert [span for span, _ in group(family, {0: (0, 1), 1: (2, 4), 2: (4, 5), 3: (6, 8)})] == [(0, 1), (2, 5), (6, 8)]
 
 
 def test_offsets_point_into_the_users_own_text():
@@ -139,7 +141,10 @@ def test_relevance_is_the_product_up_to_a_layer():
 
 
 def test_relevance_of_globenc_is_rescaled():
-    assert explained(method="globenc").relevance().max() == 1
+    found = explained(method="globenc")
+    assert found.relevance().max() == 1
+    for factor in (1e-9, 1e9):  # rows far below 1 have no common sum either
+        assert replace(found, layers=factor * found.layers).relevance().max() == 1
 
 
 def same(a: alti.Attribution, b: alti.Attribution) -> bool:
@@ -156,9 +161,8 @@ def test_round_trips(options, tmp_path):
     assert loaded.scores.dtype == found.scores.dtype
     assert list(tmp_path.iterdir()) == [tmp_path / "result.alti"]
     again = alti.Attribution.from_dict(json.loads(json.dumps(found.to_dict())))
-    torch.testing.assert_close(again.scores, found.scores.float())
-    assert again.tokens == found.tokens
-    assert again.offsets == found.offsets
+    assert same(found, again)
+    assert again.scores.dtype == found.scores.dtype == torch.float64
     assert again.to_dict()["format"] == 1
 
 
@@ -173,6 +177,10 @@ def test_files_that_cannot_be_read(tmp_path):
         alti.Attribution.load(tmp_path / "other")
     with pytest.raises(alti.LoadError, match="has format 2, and this version of alti reads 1: update alti"):
         alti.Attribution.from_dict({**attribution().to_dict(), "format": 2})
+    with pytest.raises(alti.LoadError, match="attribution lacks method, offsets, scores, special, text, tokens"):
+        alti.Attribution.from_dict({"format": 1})
+    with pytest.raises(alti.UsageError, match="cannot be written: there is no folder"):
+        attribution().save(tmp_path / "no" / "folder")
     with pytest.raises(alti.LoadError, match="unknown fields colour: update alti"):
         alti.Attribution.from_dict({**attribution().to_dict(), "colour": 2})
 
@@ -184,6 +192,7 @@ def test_terminal_text():
         "  unlucky  0.300  ████████████████████████",
         "  !        0.150  ████████████",
     ])  # fmt: skip
+    assert str(attribution(label=" Paris")).startswith("' Paris' (p = 0.750)")
     assert "##lucky  0.250" in attribution().render(words=False)
     signed = attribution(scores=torch.tensor([0.0, -0.1, 0.1, 0.1, 0.2, 0.0]))
     assert "-0.100" in str(signed)
@@ -202,9 +211,11 @@ def test_terminal_text_of_a_long_text_shows_the_best():
     assert lines[-1] == "  … and 60 more"
 
 
-def test_a_text_without_words():
+def test_a_text_without_words(tmp_path):
     found = attribution(text="", tokens=("[CLS]", "[SEP]"), offsets=((0, 0), (0, 0)), scores=torch.ones(2) / 2)
     found = alti.Attribution(**{**found.__dict__, "special": torch.tensor([True, True]), "segments": (-1, -1)})
     assert len(found.words()) == 0
     assert found.top(3) == []
     assert str(found) == "negative (p = 0.750) · alti"
+    found.words().save(tmp_path / "empty")
+    assert len(alti.Attribution.load(tmp_path / "empty")) == 0

@@ -4,6 +4,7 @@ import io
 import json
 import subprocess
 import sys
+import warnings
 
 import pytest
 
@@ -23,6 +24,8 @@ def run(monkeypatch, capsys):
     """alti ARGUMENTS -> exit code, stdout, stderr"""
 
     def run(*arguments, stdin=""):
+        monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+        warnings.simplefilter("default")
         monkeypatch.setattr(sys, "argv", ["alti", *map(str, arguments)])
         monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
         monkeypatch.setenv("COLUMNS", "120")
@@ -91,6 +94,10 @@ def test_a_bad_line_is_named_and_nothing_is_lost(run, folder):
         (("explain", "--file", "/no/file", "-m", "FOLDER"), 2, "--file /no/file does not exist"),
         (("explain", "hi", "-m", "FOLDER", "--method", "lime"), 2, "method 'lime' does not exist: choose one of alti"),
         (("explain", "hi", "-m", "FOLDER", "-o", "q=1"), 2, "method alti has no option 'q'"),
+        (("explain", "hi", "-m", "FOLDER", "-o", "method=norms"), 2, "method alti has no option 'method'"),
+        (("explain", "hi", "-m", "FOLDER", "-o", "layers=true"), 2, "method alti has no option 'layers'"),
+        (("explain", "a\udcffb", "-m", "FOLDER"), 2, "is not valid Unicode"),
+        (("explain", "--file", "/tmp", "-m", "FOLDER"), 2, "--file /tmp is not a file"),
         (("explain", "hi", "-m", "FOLDER", "-o", "p"), 2, "--option p has no value: write it as NAME=VALUE"),
         (("explain", "hi", "-m", "FOLDER", "-o", "p=3"), 2, "p = 3 is not a norm of ALTI"),
         (("explain", "hi", "-m", "FOLDER", "--target", "ugly"), 2, "is not a label of this model: it has 0 negative"),
@@ -114,6 +121,15 @@ def test_a_file_that_is_not_text(run, folder, tmp_path):
     code, _, err = run("explain", "--file", tmp_path / "picture", "-m", folder)
     assert code == 1
     assert "picture could not be read as UTF-8 text" in err
+
+
+def test_warnings_are_a_line_of_talk(run, tmp_path):
+    tiny.saved(tmp_path, head="AutoModel")
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "architectures": ["BertForMaskedLM"]}))
+    _, out, err = run("explain", "A clever film", "-m", tmp_path)
+    assert "clever" in out
+    assert err == f"alti: {tmp_path} has no weights for the head of BertForMaskedLM: loaded without a head\n"
 
 
 def test_check(run, folder, monkeypatch):

@@ -91,6 +91,8 @@ def test_half_precision_is_computed_in_float32(method, dtype):
     exact = run(method, model, as_inputs(batch), last(batch)).tokens
     found = run(method, model.to(dtype), as_inputs(batch), last(batch)).tokens
     assert found.dtype == torch.float32
+    if rows_sum_to_one(method):
+        torch.testing.assert_close(found.sum(-1), torch.ones(2), rtol=0, atol=1e-5)
     torch.testing.assert_close(found, exact, rtol=0, atol=0.05)
 
 

@@ -102,8 +102,11 @@ def test_texts_are_read_as_results_are_taken(model):
     next(results)
     assert len(taken) == 2
     lean = model.explain_all(endless(), batch_size=2)
-    next(lean)
-    assert len(taken) == 2 + 2 * 16
+    counts = [len(taken)]
+    for _ in range(2 + 4 + 8 + 16 + 32 + 32):  # one batch, then 2, 4, 8, 16, 16
+        next(lean)
+        counts.append(len(taken))
+    assert sorted({count - 2 for count in counts}) == [0, 2, 6, 14, 30, 62, 94]
 
 
 @pytest.mark.parametrize("layers", [False, True])
@@ -113,6 +116,38 @@ def test_nothing_before_a_bad_text_is_lost(model, layers):
     with pytest.raises(alti.UsageError, match="text is empty"):
         texts.extend(one.text for one in results)
     assert texts == ["a long film", "the plot", "fiction"]
+
+
+def test_nothing_before_another_error_is_lost(model):
+    def breaking():
+        yield from ["a long film", "the plot"]
+        raise ZeroDivisionError
+
+    for texts, error in (
+        (breaking(), ZeroDivisionError),
+        (["a long film", "the plot", None], alti.UsageError),
+        (["a long film", "the plot", ("a", "b", "c")], alti.UsageError),
+        (["a long film", "the plot", "\ud800"], alti.UsageError),
+    ):
+        found = []
+        with pytest.raises(error):
+            found.extend(one.text for one in model.explain_all(texts))
+        assert found == ["a long film", "the plot"]
+
+
+def test_batches_before_one_that_fails_are_not_lost(model, monkeypatch):
+    method = alti.METHODS["alti"]
+
+    def failing(model, inputs, target, **options):
+        if inputs.mask.shape[1] > 20:
+            raise torch.OutOfMemoryError
+        return method(model, inputs, target, **options)
+
+    monkeypatch.setitem(alti.METHODS, "alti", failing)
+    found = []
+    with pytest.raises(alti.AltiError, match="out of memory"):
+        found.extend(one.text for one in model.explain_all(["a", "b", "clever " * 12, "c"], batch_size=1))
+    assert found == ["a", "b"]
 
 
 def test_texts_that_are_too_long(model):
@@ -137,10 +172,28 @@ def test_pairs_that_are_too_long(model):
     assert set("clever ") >= set(found.cut[0])
 
 
+def test_a_cut_inside_a_character_is_told():
+    model = tiny.speaking("gpt2", "AutoModelForCausalLM", "bpe", n_positions=4)
+    found = alti.explain(model, tiny.tokenizer("bpe"), "a😀", truncate=True)
+    assert len(found) == 4
+    assert found.cut == ("😀",)
+
+
+def test_a_model_with_no_room_for_any_word():
+    model = tiny.speaking("bert", "AutoModel", max_position_embeddings=2)
+    with pytest.raises(alti.UsageError, match="takes 2 tokens, too few for any of the text"):
+        alti.explain(model, tiny.tokenizer(), "a long film", truncate=True)
+
+
 def test_roberta_counts_its_positions_from_behind_the_padding():
     model = alti.Model(tiny.speaking("roberta", "AutoModel", max_position_embeddings=12), tiny.tokenizer())
     length = 11  # pad_token_id = 0: the first row of the table belongs to no token
     assert len(model.explain("clever " * 30, truncate=True)) == length
+
+
+def test_a_text_that_the_tokenizer_drops(model):
+    with pytest.raises(alti.UsageError, match="the tokenizer finds no token in"):
+        model.explain("\u200b")
 
 
 @pytest.mark.parametrize("text", ["", "  \n"])
@@ -221,6 +274,13 @@ def test_a_folder_without_a_tokenizer(folder, tmp_path):
         alti.load(tmp_path)
 
 
+@pytest.mark.parametrize("family", [f for f in tiny.CONFIGS if f not in ("vit", "granite")])
+def test_no_family_makes_up_a_tokenizer(family, tmp_path):
+    tiny.build(family, dtype=torch.float32).save_pretrained(tmp_path)
+    with pytest.raises(alti.LoadError, match=r"has no tokenizer"):
+        alti.load(tmp_path)
+
+
 def test_a_folder_without_weights(folder, tmp_path):
     shutil.copytree(folder, tmp_path / "m")
     (tmp_path / "m" / "model.safetensors").unlink()
@@ -261,6 +321,27 @@ def test_a_checkpoint_without_weights_for_its_head(tmp_path):
     ):
         model = alti.load(tmp_path)
     assert model.explain("a long film").label is None
+
+
+def test_a_head_that_transformers_does_not_have(tmp_path):
+    tiny.saved(tmp_path)
+    for name in ("MyFancyClassifier", "PreTrainedTokenizerFast"):
+        config = BertConfig.from_pretrained(tmp_path)
+        config.architectures = [name]
+        config.save_pretrained(tmp_path)
+        with pytest.warns(UserWarning, match=f"names {name}, which transformers does not have: loaded without a head"):
+            alti.load(tmp_path)
+
+
+def test_a_config_that_leaves_layers_out(tmp_path):
+    tiny.saved(tmp_path)
+    config = BertConfig.from_pretrained(tmp_path)
+    config.num_hidden_layers = 2
+    config.save_pretrained(tmp_path)
+    with pytest.warns(
+        UserWarning, match=r"weights of layers that its config leaves out, such as bert\.encoder\.layer\.2"
+    ):
+        alti.load(tmp_path)
 
 
 def test_devices_and_dtypes(folder):

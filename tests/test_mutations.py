@@ -61,6 +61,23 @@ def test_wrong_entries_are_caught(mistake, monkeypatch):
     assert_caught(family, match)
 
 
+@pytest.mark.parametrize("family", ["bert", "distilbert", "albert", "mpnet", "deberta-v2"])
+def test_a_wrong_second_norm_is_caught(family, monkeypatch):
+    (stack,) = alti.FAMILIES[family].stacks
+    mutated(family, monkeypatch, ffn_norm=stack.sites[0].norm)
+    model = tiny.build(family)
+    assert max(alti.check(model, tiny.inputs(model))) < 1e-12
+    with pytest.raises(alti.DecompositionError, match="ffn_norm that is not computed after the block"):
+        alti.check(model, tiny.inputs(model), through="ffn")
+
+
+def test_self_attention_taken_for_cross_attention_is_refused(monkeypatch):
+    mutated("bert", monkeypatch, cross=True)
+    model = alti.Model(tiny.speaking("bert", "AutoModel"), tiny.tokenizer())
+    with pytest.raises(alti.UnsupportedModelError, match="met cross-attention"):
+        model.explain("a long film")
+
+
 def test_a_missing_site_is_caught(monkeypatch):
     encoder, decoder = alti.FAMILIES["bart"].stacks
     without_cross = replace(decoder, sites=decoder.sites[:1])
@@ -195,9 +212,18 @@ class CentredWithoutWeights(nn.Module):
         return nn.functional.layer_norm(x, x.shape[-1:])
 
 
-@pytest.mark.parametrize("norm", [RootMeanSquare(tiny.WIDTH), CentredWithoutWeights()])
-def test_norms_are_read_through_themselves(norm):
-    model = tiny.build("bert")
+class Centred(nn.LayerNorm):
+    """A subclass, so read through itself."""
+
+
+@pytest.mark.parametrize("width", [24, 15])
+@pytest.mark.parametrize("make", [RootMeanSquare, lambda width: CentredWithoutWeights(), Centred])
+def test_norms_are_read_through_themselves(make, width):
+    torch.manual_seed(0)
+    norm = make(width).double()
+    for parameter in norm.parameters():
+        nn.init.normal_(parameter)
+    model = tiny.build("bert", hidden_size=width, num_attention_heads=3)
     for layer in model.encoder.layer:
         layer.attention.output.LayerNorm = norm
     assert max(alti.check(model, tiny.inputs(model))) < 1e-8
@@ -232,6 +258,21 @@ def test_lora_is_read_through_itself(family):
     batch = tiny.inputs(plain)
     assert max(alti.check(model, batch)) < 1e-12
     assert not torch.allclose(alti.trace(model, batch)[0].weight, alti.trace(plain, batch)[0].weight)
+
+
+def test_virtual_tokens_are_refused():
+    peft = pytest.importorskip("peft")
+    config = peft.PromptTuningConfig(task_type="SEQ_CLS", num_virtual_tokens=3)
+    model = peft.get_peft_model(tiny.speaking("bert", "AutoModelForSequenceClassification"), config)
+    with pytest.raises(alti.UnsupportedModelError, match="puts virtual tokens before the text"):
+        alti.explain(model, tiny.tokenizer(), "a long film")
+
+
+def test_chunked_feed_forward_layers():
+    model = tiny.build("bert", chunk_size_feed_forward=1)
+    assert max(alti.check(model, tiny.inputs(model))) < 1e-12
+    with pytest.raises(alti.UnsupportedModelError, match="in chunks: load it with chunk_size_feed_forward=0"):
+        alti.check(model, tiny.inputs(model), through="ffn")
 
 
 def test_site_paths_are_all_its_module_fields():

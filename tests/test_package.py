@@ -22,6 +22,7 @@ RANKS = [  # a module imports only from earlier rows
     {"families"},
     {"affine", "overhear", "structure", "words"},
     {"blocks"},
+    {"kernels.shared"},
     {"kernels.reference", "kernels.blocked"},
     {"kernels"},
     {"mixing"},

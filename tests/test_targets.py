@@ -1,5 +1,8 @@
 """What is explained: the position a head reads, labels, probabilities, and clear words where there is no answer."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 
@@ -58,6 +61,18 @@ def test_the_position_that_a_classifier_reads(family, config):
     assert not torch.allclose(logits_with_noise(model, batch, [position]), before)
 
 
+@pytest.mark.parametrize("family", [f for f in SEQUENCE if f not in tiny.ENCODER_DECODERS])
+def test_check_finds_a_wrong_position(family, monkeypatch):
+    kind = "bpe" if family in tiny.DECODERS else "wordpiece"
+    model = alti.Model(tiny.speaking(family, "AutoModelForSequenceClassification", kind), tiny.tokenizer(kind))
+    assert max(model.check()) < 1e-6
+    wrong = {"first": "last", "last": "first"}.get(alti.FAMILIES[family].pool, "mean")
+    monkeypatch.setitem(alti.FAMILIES, family, replace(alti.FAMILIES[family], pool=wrong))
+    again = alti.Model(model.model, model.tokenizer)
+    with pytest.raises(alti.DecompositionError, match=rf"{family}: the classifier reads position \d+, not where pool"):
+        again.check()
+
+
 def test_the_last_position_is_found_as_the_model_finds_it():
     model = tiny.build("gpt2", "AutoModelForSequenceClassification", pad_token_id=2)
     ids = torch.tensor([[5, 9, 11, 20, 2]])  # the last real token is the pad token: the head reads the one before
@@ -82,7 +97,18 @@ def test_sequence_classification():
         assert other.probability == pytest.approx(float(probabilities[1]))
 
 
-@pytest.mark.parametrize("target", ["ugly", 2, -1, True])
+def test_integers_of_any_make():
+    model = model_of("bert")
+    for one in (1, np.int64(1), torch.tensor(1)):
+        assert model.explain(TEXT, target=one).target == 1
+    tagger = model_of("bert", "AutoModelForTokenClassification")
+    assert tagger.explain(TEXT, position=np.int64(2)).position == 2
+    for wrong in (1.5, "1", True):
+        with pytest.raises(alti.UsageError, match="is outside the text"):
+            tagger.explain(TEXT, position=wrong)
+
+
+@pytest.mark.parametrize("target", ["ugly", 2, -1, True, 1.0])
 def test_an_unknown_label(target):
     model = model_of("bert", id2label={0: "bad", 1: "good"}, label2id={"bad": 0, "good": 1})
     with pytest.raises(
@@ -156,6 +182,10 @@ def test_masked_language_model():
     assert bool(found.special[mask])
     assert 0 < found.probability < 1
     assert model.explain("the acting is fact", position=1).position == 1
+    for target in ("☃", "zzz☃", "", True, 1.5):
+        with pytest.raises(alti.UsageError, match=r"is not in the vocabulary|tokens of this model"):
+            model.explain("the acting is [MASK]", target=target)
+    assert model.explain("the acting is [MASK]", target="[UNK]").label == "[UNK]"
     for count, text in ((0, "the plot"), (2, "[MASK] and [MASK]")):
         with pytest.raises(alti.UsageError, match=rf"the text has {count} mask tokens, expected one: put it in"):
             model.explain(text)
@@ -240,6 +270,15 @@ def test_other_heads_are_refused():
         alti.UnsupportedModelError, match=r"does not take the head of BertForQuestionAnswering \(bert\)"
     ):
         model.explain(TEXT)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert"])
+def test_a_config_that_asks_for_tuples(family):
+    model = tiny.speaking(family, "AutoModelForSequenceClassification")
+    expected = alti.explain(model, tiny.tokenizer(), TEXT)
+    model.config.return_dict = False
+    found = alti.explain(model, tiny.tokenizer(), TEXT)
+    assert (found.label, found.probability) == (expected.label, expected.probability)
 
 
 def test_a_subclass_keeps_its_head():

@@ -160,6 +160,30 @@ def test_a_walk_inside_a_walk():
     assert again == [alti.check(outer, batch)] * tiny.LAYERS
 
 
+def test_the_visitor_may_call_the_model():
+    model = tiny.build("bert")
+    batch = tiny.inputs(model)
+    found = []
+    alti.walk(model, batch, lambda block: found.append(model(**batch)[0]))
+    assert all(torch.equal(each, model(**batch)[0]) for each in found)
+
+
+def test_autocast_does_not_reach_the_mathematics():
+    model = tiny.build("bert", dtype=torch.float32)
+    batch = tiny.inputs(model)
+    expected = alti.trace(model, batch)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = alti.trace(model, batch)
+        assert max(alti.check(model, batch)) < 1e-5
+        assert alti.contributions(found[0]).dtype == torch.float32
+    assert all(torch.equal(a.output, b.output) for a, b in zip(expected, found, strict=True))
+
+
+def test_an_unknown_way_through():
+    with pytest.raises(alti.UsageError, match="through = 'mlp' is not known"):
+        alti.trace(model := tiny.build("bert"), tiny.inputs(model), through="mlp")
+
+
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch.compile's own
 def test_a_compiled_model_is_read():
     model = tiny.build("bert")

@@ -46,20 +46,29 @@ def norm(module: nn.Module, x: Tensor, y: Tensor) -> Norm:
         shift = torch.zeros_like(gain) if module.bias is None else module.bias.to(dtype)
         scale = (x.var(-1, correction=0) + module.eps).rsqrt()
         return Norm(gain, shift, scale, centred=True)
-    gain, shift, centred = _probe(module, x.shape[-1], dtype)
+    gain, shift, centred = _probe(module, x)
     found = Norm(gain, shift, x[..., 0], centred)
     direction = found.linear(x)  # y − shift is this, times 1 / std: no need to know where the module keeps its eps
     scale = ((y - shift) * direction).sum(-1) / direction.square().sum(-1).clamp_min(torch.finfo(dtype).tiny)
     return Norm(gain, shift, scale, centred)
 
 
-def _probe(module: nn.Module, width: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, bool]:
-    sign = torch.ones(width, dtype=dtype)
-    if (weight := next(module.parameters(), None)) is not None:
-        sign = sign.to(weight)
+def _probe(module: nn.Module, x: Tensor) -> tuple[Tensor, Tensor, bool]:
+    """Gain, shift and whether the mean is subtracted, from the module's answers to 0, a constant and ±PROBE."""
+    width, dtype = x.shape[-1], x.dtype
+    weight = next(module.parameters(), x)
+    sign = torch.ones(width, dtype=weight.dtype, device=weight.device)
     sign[1::2] = -1
-    zero, ones, alternating = (
-        module(x.expand(1, 1, width)).to(dtype)[0, 0] for x in (0 * sign, PROBE * sign.abs(), PROBE * sign)
-    )
-    centred = bool((ones - zero).abs().max() < 0.01 * (alternating - zero).abs().max())  # a constant has no deviation
-    return (alternating - zero) * sign.to(dtype), zero, centred
+    if width % 2:
+        sign[-1] = 0  # keeps the mean at 0; the rolled probe reads what this one leaves out
+
+    def answer(probe: Tensor) -> Tensor:
+        answered: Tensor = module(probe.expand(1, 1, width))
+        return answered.to(dtype)[0, 0]
+
+    shift, constant = answer(0 * sign), answer(torch.full_like(sign, PROBE))
+    rolled = sign.roll(1)
+    gain = torch.where(sign != 0, (answer(PROBE * sign) - shift) * sign, (answer(PROBE * rolled) - shift) * rolled)
+    gain = gain * sign.square().mean().sqrt().to(dtype)
+    centred = bool((constant - shift).abs().max() < 0.01 * gain.abs().max())  # a constant has no deviation
+    return gain, shift, centred

@@ -17,7 +17,8 @@ from alti.mixing import rollout
 from alti.words import group
 
 FORMAT = 1  # of to_dict() and save(); a reader refuses what is newer than itself
-TENSORS = {"scores": torch.float32, "special": torch.bool, "layers": torch.float32}
+TENSORS = ("scores", "special", "layers")
+REQUIRED = {"text", "tokens", "offsets", "scores", "special", "method"}
 LINES, BAR = 40, 24  # of the terminal text
 
 
@@ -93,21 +94,23 @@ class Attribution:
         return {i: self.offsets[i] for i, owner in enumerate(owners) if owner == segment and not bool(self.special[i])}
 
     def relevance(self, layer: int = -1) -> Tensor:
-        """What every token is made of after a layer (0 is the first): R^l = C^l · … · C^1, [T, T]."""
+        """What every token is made of after a layer (0 is the first): R^l = C^l · … · C^1, [T, T].
+
+        `scores` is a row of the last one, except for raw attention, which looks at the last layer alone.
+        """
         if self.layers is None:
             raise UsageError("this attribution has no maps per layer: explain with layers=True")
         count = len(self.layers)
         if not -count <= layer < count:
             raise UsageError(f"layer = {layer} does not exist: the model has {count}, 0 to {count - 1}")
-        maps = self.layers[: layer % count + 1]
-        sums_to_one = bool((maps.sum(-1) < 1.01).all())
-        return rollout(maps, rescale=not sums_to_one)  # Globenc's rows have no common sum
+        common = bool(((self.layers.sum(-1) - 1).abs() < 0.01).all())  # Globenc's rows have no common sum
+        return rollout(self.layers[: layer % count + 1], rescale=not common)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, numbers and strings, ready for JSON."""
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
         plain |= {name: t.tolist() for name in TENSORS if (t := plain[name]) is not None}
-        return {"format": FORMAT, **plain}
+        return {"format": FORMAT, "dtype": str(self.scores.dtype).removeprefix("torch."), **plain}
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Self:
@@ -115,12 +118,17 @@ class Attribution:
         plain = dict(plain)
         if (version := plain.pop("format", None)) != FORMAT:
             raise LoadError(f"attribution has format {version!r}, and this version of alti reads {FORMAT}: update alti")
+        dtype = getattr(torch, plain.pop("dtype", "float32"))
         known = {f.name for f in fields(cls)}
         if unknown := plain.keys() - known:
             raise LoadError(f"attribution has unknown fields {', '.join(sorted(unknown))}: update alti")
-        for name, dtype in TENSORS.items():
+        if missing := REQUIRED - plain.keys():
+            raise LoadError(
+                f"attribution lacks {', '.join(sorted(missing))}: it was not written by alti, or is damaged"
+            )
+        for name in TENSORS:
             if (value := plain.get(name)) is not None and not isinstance(value, Tensor):
-                plain[name] = torch.tensor(value, dtype=dtype)
+                plain[name] = torch.tensor(value, dtype=torch.bool if name == "special" else dtype)
         for name in ("tokens", "segments", "cut"):
             plain[name] = tuple(plain.get(name, ()))
         plain["offsets"] = tuple((start, end) for start, end in plain["offsets"])
@@ -128,10 +136,12 @@ class Attribution:
 
     def save(self, path: str | Path) -> None:
         """Write everything to one file: a safetensors file whose header holds the texts as JSON. No pickle."""
-        plain = self.to_dict()
-        tensors = {name: plain.pop(name) and getattr(self, name).contiguous() for name in TENSORS}
+        plain = {key: value for key, value in self.to_dict().items() if key not in TENSORS}
+        tensors = {name: t.contiguous() for name in TENSORS if (t := getattr(self, name)) is not None}
         partial = Path(path).with_name(f"{Path(path).name}.partial")
-        save_file({k: t for k, t in tensors.items() if t is not None}, partial, {"alti": json.dumps(plain)})
+        if not partial.parent.is_dir():
+            raise UsageError(f"{path} cannot be written: there is no folder {partial.parent}")
+        save_file(tensors, partial, {"alti": json.dumps(plain)})
         os.replace(partial, path)
 
     @classmethod
@@ -144,7 +154,7 @@ class Attribution:
                 return cls.from_dict({**plain, **{name: file.get_tensor(name) for name in tensors}})
         except FileNotFoundError:
             raise LoadError(f"{path} does not exist: give a file written by Attribution.save") from None
-        except (OSError, SafetensorError, KeyError, ValueError) as error:
+        except (OSError, SafetensorError, KeyError, ValueError, TypeError) as error:
             raise LoadError(f"{path} is not a file written by Attribution.save ({error})") from None
 
     def __str__(self) -> str:
@@ -165,7 +175,7 @@ class Attribution:
         return "\n".join(lines)
 
     def _headline(self) -> str:
-        label = [] if self.label is None else [f"{self.label!s}"]
+        label = [] if self.label is None else [self.label if self.label.strip() == self.label else repr(self.label)]
         if self.probability is not None:
             label.append(f"(p = {self.probability:.3f})")
         parts = [" ".join(label), self.method, self.model]

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
-from alti._errors import DecompositionError, UnsupportedModelError
+from alti._errors import DecompositionError, UnsupportedModelError, UsageError
 from alti.affine import norm, projection
 from alti.families import Site, Stack
 from alti.overhear import listens, overhearing, unheard
@@ -46,11 +46,17 @@ class Block:
     output: Tensor  # [B, T, D]  what the model really computed, never our own sum
     cross: bool = False  # sources are another sequence: the residual is a column of its own, not the diagonal
     mask: Tensor | None = None  # [B, T]  False at padding; None: every position is real
+    own: Tensor | None = None  # [B, T]  the column of each row's own token; None: row i is token i
 
     def rebuilt(self) -> Tensor:  # [B, T, D]
         """y_i from its parts: Σ_j T_ij + bias_i, to be compared with `output`."""
         mixed = (self.attn @ self.value).transpose(1, 2).flatten(2)  # [B, T, H·d]
         return mixed @ self.weight.flatten(0, 1) * self.scale[..., None] + self.residual + self.bias
+
+    def own_columns(self) -> Tensor:  # [B, T]
+        if self.own is not None:
+            return self.own
+        return torch.arange(self.attn.shape[2], device=self.attn.device).expand(self.attn.shape[0], -1)
 
 
 def walk(model: nn.Module, inputs: Mapping[str, Any], visit: Visit, *, through: Through = None) -> Any:
@@ -85,14 +91,17 @@ _walking = RLock()  # hooks and configs belong to the model, not to the caller: 
 
 
 def _walk(model: nn.Module, inputs: Mapping[str, Any], report: Report, through: Through) -> Any:
+    if through not in (None, "ffn"):
+        raise UsageError(f"through = {through!r} is not known: give 'ffn' for the second norm, or None")
     inner = network(model)
     reader = _Reader(inner, inputs, report, through)
-    with _walking, torch.no_grad(), ExitStack() as hooks, overhearing(inner, reader):
+    exact = torch.autocast(inner.device.type, enabled=False)  # else our own products would be rounded too
+    with _walking, torch.no_grad(), exact, ExitStack() as hooks, overhearing(inner, reader):
         for stack, layers in reader.stacks:
             for layer in layers:
                 for handle in reader.watch(stack, layer):
                     hooks.callback(handle.remove)
-        output = inner(**inputs)
+        output = inner(**{"return_dict": True, **inputs})
     reader.finish()
     return output
 
@@ -138,7 +147,7 @@ class _Reader:
         for site in stack.sites:
             modules = {field: self._module(layer, site, field, path) for field, path in site.paths().items()}
             complete = mine(partial(self._complete, stack, site))
-            for field in modules.keys() - {"then", "ffn_norm"}:
+            for field in modules.keys() - {"then"}:
                 yield modules[field].register_forward_hook(mine(partial(self._keep, field)))
             if site.norm:
                 yield modules["norm"].register_forward_hook(complete)
@@ -149,7 +158,7 @@ class _Reader:
             else:
                 raise self._wrong(site, "has none of norm, then and parallel to say where the residual sum ends")
             if site.ffn_norm and self.through:
-                yield modules["ffn_norm"].register_forward_hook(mine(partial(self._carry, site)))
+                yield layer.register_forward_hook(mine(partial(self._carry, site)))
 
     def _module(self, layer: nn.Module, site: Site, field: str, path: str) -> nn.Module:
         try:
@@ -248,13 +257,21 @@ class _Reader:
             block = replace(block, scale=block.scale * factor, bias=block.bias * factor, output=block.output * factor)
         return block
 
-    def _carry(self, site: Site, module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
-        """The second norm was computed: carry the block that waits for it through it."""
-        if self.pending is None:
-            raise self._wrong(site, "has an ffn_norm that is computed before the block is complete")
-        block, self.pending = _carried(self.pending, _Call(module, args[0], output)), None
+    def _carry(self, site: Site, layer: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        """The layer ended: carry the block that waits through the second norm, whose output is the layer's."""
+        call = self.calls.pop("ffn_norm", None)
+        if self.pending is None or call is None:
+            raise self._wrong(site, "has an ffn_norm that is not computed after the block is complete")
+        end = output[0] if isinstance(output, tuple) else output
+        if call.output.numel() != end.numel():
+            raise UnsupportedModelError(
+                f"this {self.name} model computes its feed-forward layer in chunks: load it with "
+                "chunk_size_feed_forward=0"
+            )
+        block, self.pending = _carried(self.pending, call), None
         error = _relative(block.rebuilt(), block.output, block.mask)
-        self._judge(site, error, output.dtype, [module])
+        error = max(error, _relative(block.output, end, block.mask))
+        self._judge(site, error, end.dtype, [call.module])
         self._report(block, error)
 
     def _mask(self, stack: Stack, x: Tensor) -> Tensor | None:
@@ -279,7 +296,8 @@ class _Reader:
 
     def _report(self, block: Block, error: float) -> None:
         self.count += 1
-        self.report(block, error)
+        with unheard():  # the visitor may call the model
+            self.report(block, error)
 
     def finish(self) -> None:
         """The forward pass is over: nothing may be left, and something must have been there."""

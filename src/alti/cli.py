@@ -1,7 +1,9 @@
 """The command line: each command is a library call. Results go to stdout, talk to stderr."""
 
+import io
 import json
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,6 +30,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per l
 
 def main() -> None:
     """Run the command line; a known error is one sentence and exit code 1, or 2 where the usage was wrong."""
+    warnings.showwarning = lambda message, *_: print(f"alti: {message}", file=sys.stderr)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without ▏ or é still gets its line
     try:
         app()
     except AltiError as error:
@@ -72,7 +77,7 @@ def explain(
     if (text is None) == (file is None):
         raise UsageError("give either a TEXT (- for standard input) or --file FILE")
     asked: dict[str, Any] = {"method": method, "target": target, "position": position, "layers": layers}
-    asked |= {"truncate": truncate, **_options(option or [])}
+    asked |= {"truncate": truncate, **_options(method, option or [])}
     if text is not None and text != "-":
         _print(_load(model, device, dtype).explain(text, pair, **asked), as_json, tokens)
         return
@@ -146,7 +151,8 @@ class _Lines:
     def __init__(self, file: Path | None) -> None:
         self.file, self.numbers, self.empty = file, list[int](), 0
         if file is not None and not file.is_file():
-            raise UsageError(f"--file {file} does not exist: give a text file with one text per line")
+            what = "is not a file" if file.exists() else "does not exist"
+            raise UsageError(f"--file {file} {what}: give a text file with one text per line")
 
     def __iter__(self) -> Iterator[str]:
         try:
@@ -165,9 +171,11 @@ class _Lines:
         print(f"alti: {done} texts explained{empty}", file=sys.stderr)
 
 
-def _options(given: list[str]) -> dict[str, Any]:
+def _options(method: str, given: list[str]) -> dict[str, Any]:
     """p=2 and the like; a value that is JSON (a number, true, null) is read as such."""
-    options = {}
+    from alti.methods import validate
+
+    options: dict[str, Any] = {}
     for pair in given:
         name, equals, value = pair.partition("=")
         if not equals:
@@ -176,6 +184,7 @@ def _options(given: list[str]) -> dict[str, Any]:
             options[name] = json.loads(value)
         except json.JSONDecodeError:
             options[name] = value
+    validate(method, options)
     return options
 
 

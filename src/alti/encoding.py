@@ -51,7 +51,8 @@ class Encoder:
         self.pad = next((pad for pad in pads if pad is not None and pad >= 0), 0)
         self.limit = tokenizer.model_max_length  # added tokens included; 10**30 where a tokenizer has none
         if positions := getattr(inner.config, "max_position_embeddings", None):
-            self.limit = min(self.limit, positions - (self.pad + 1 if family_of(inner).offset_positions else 0))
+            unused = inner.base_model.embeddings.padding_idx + 1 if family_of(inner).offset_positions else 0
+            self.limit = min(self.limit, positions - unused)
 
     def encode(self, text: str, text_pair: str | None = None, *, truncate: bool = False) -> Encoded:
         """Tokenize one text or pair; what the model cannot take is refused, or cut with truncate=True."""
@@ -60,8 +61,10 @@ class Encoder:
                 raise UsageError(f"{name} is {type(given).__name__}, expected a str: for several texts use explain_all")
             if given is not None and not given.strip():
                 raise UsageError(f"{name} is empty: give at least one word")
+            if given is not None and any("\ud800" <= character <= "\udfff" for character in given):
+                raise UsageError(f"{name} {given[:40]!r} is not valid Unicode: read it with the right encoding")
         full = self._tokenized(text, text_pair)
-        if not full.ids:
+        if 0 not in full.segments:
             raise UsageError(f"the tokenizer finds no token in {text!r}: give at least one word")
         if max(full.ids) >= self.vocabulary:
             raise UsageError(
@@ -76,7 +79,11 @@ class Encoder:
                 "shorten it, or cut it with truncate=True (--truncate)"
             )
         kept = self._tokenized(text, text_pair, self.limit)
-        return replace(kept, cut=_cut(full, kept))
+        if len(kept.ids) > self.limit or 0 not in kept.segments:
+            raise UsageError(
+                f"the model takes {self.limit} tokens, too few for any of the text: load it with room for more"
+            )
+        return replace(kept, cut=_cut(full, kept, left=self.tokenizer.truncation_side == "left"))
 
     def _tokenized(self, text: str, text_pair: str | None, limit: int | None = None) -> Encoded:
         asked = {"return_offsets_mapping": True, "return_special_tokens_mask": True, "return_attention_mask": False}
@@ -114,13 +121,13 @@ class Encoder:
         return Inputs(tensors, special, self.tokenizer.mask_token_id, self.pad)
 
 
-def _cut(full: Encoded, kept: Encoded) -> tuple[str, ...]:
-    """What a shorter encoding lost of each text."""
-    there = {(segment, *span) for segment, span in zip(kept.segments, kept.offsets, strict=True)}
+def _cut(full: Encoded, kept: Encoded, *, left: bool) -> tuple[str, ...]:
+    """What a shorter encoding lost of each text, at its end or (left) at its start."""
     lost: list[str] = []
     for segment, text in enumerate((full.text, full.text_pair or "")):
-        places = zip(full.segments, full.offsets, strict=True)
-        spans = [span for owner, span in places if owner == segment and (owner, *span) not in there]
-        if spans:
-            lost.append(text[spans[0][0] : spans[-1][1]])
+        spans = [span for owner, span in zip(full.segments, full.offsets, strict=True) if owner == segment]
+        missing = len(spans) - kept.segments.count(segment)
+        if missing:
+            gone = spans[:missing] if left else spans[-missing:]
+            lost.append(text[gone[0][0] : gone[-1][1]])
     return tuple(lost)

@@ -50,7 +50,7 @@ class Family:
     stacks: tuple[Stack, ...]
     pool: str = "first"  # "first", "last" (non-padding), "eos", "mean", or "config:FIELD" that holds "cls" or "mean"
     gated: bool = False  # the MLP multiplies an activated gate with a second projection
-    offset_positions: bool = False  # the first pad_token_id + 1 rows of the position table belong to no token
+    offset_positions: bool = False  # the first padding_idx + 1 rows of the position table belong to no token
     refuse: tuple[tuple[str, str], ...] = ()  # (config field, why the model cannot be read where it is set)
 
 

@@ -19,7 +19,7 @@ from transformers import (
 
 from alti._errors import LoadError, UsageError
 from alti.model import Model
-from alti.structure import family_named
+from alti.structure import family_named, family_of
 
 
 def load(name: str | Path | None = None, *, device: str = "auto", dtype: torch.dtype | str | None = None) -> Model:
@@ -94,16 +94,30 @@ def _read(reader: Any, place: str, **options: Any) -> Any:
 def _model(place: str, config: PreTrainedConfig, dtype: torch.dtype | str) -> PreTrainedModel:
     """The model with the head that its config names, or without one where the checkpoint has no weights for it."""
     architecture = (config.architectures or ["AutoModel"])[0]
-    for cls in (getattr(transformers, architecture, AutoModel), AutoModel):
+    named: Any = getattr(transformers, architecture, None)
+    if not (named is AutoModel or (isinstance(named, type) and issubclass(named, PreTrainedModel))):
+        warnings.warn(
+            f"{place} names {architecture}, which transformers does not have: loaded without a head", stacklevel=3
+        )
+        named = AutoModel
+    for cls in (named, AutoModel):
         with _quiet():
             model, report = _read(cls.from_pretrained, place, config=config, dtype=dtype, output_loading_info=True)
         headless = model.base_model is model
         missing = [key for key in sorted(report["missing_keys"]) if not (headless and "pooler." in key)]
         if not missing:
+            _warn_of_layers_left_out(place, model, report["unexpected_keys"])
             return model
         if not headless:
             warnings.warn(f"{place} has no weights for the head of {architecture}: loaded without a head", stacklevel=3)
     raise LoadError(f"the weights of {place} are incomplete: they lack {', '.join(missing[:3])}")
+
+
+def _warn_of_layers_left_out(place: str, model: PreTrainedModel, unexpected: set[str]) -> None:
+    """A checkpoint with more layers than its config says is not the model that was trained."""
+    paths = [stack.blocks.partition("*")[0] for stack in family_of(model).stacks]
+    if lost := sorted(key for key in unexpected if any(f"{path}." in key for path in paths)):
+        warnings.warn(f"{place} has weights of layers that its config leaves out, such as {lost[0]}", stacklevel=4)
 
 
 @contextmanager
@@ -122,6 +136,8 @@ def _tokenizer(place: str) -> PreTrainedTokenizerBase:
         tokenizer = _read(AutoTokenizer.from_pretrained, place)
     except LoadError as error:
         raise LoadError(f"{place} has no tokenizer: {error}") from error
-    if len(tokenizer) <= len(tokenizer.all_special_tokens):  # transformers makes an empty one where no file is
+    files = ["tokenizer.json", "vocab.*", "merges.txt", "*.model", *tokenizer.vocab_files_names.values()]
+    lacks = Path(place).is_dir() and not any(file for pattern in files for file in Path(place).glob(pattern))
+    if lacks or len(tokenizer) <= len(tokenizer.all_special_tokens):  # transformers makes one up where no file is
         raise LoadError(f"{place} has no tokenizer: save one beside the model with tokenizer.save_pretrained")
     return tokenizer

@@ -36,7 +36,8 @@ def lengths(block: Block, *, kernel: str = "auto") -> Tensor:
 
 def attention(block: Block) -> Tensor:
     """Attention probabilities, their mean over the heads: [B, T, S]; padded rows are 0."""
-    return _unpadded(block, block.attn.mean(1))
+    a = block.attn.mean(1)
+    return _unpadded(block, a / a.sum(-1, keepdim=True))  # half precision does not sum to 1
 
 
 def rollout(maps: Iterable[Tensor], *, rescale: bool = False) -> Tensor:
@@ -74,7 +75,7 @@ def _divided(block: Block, c: Tensor) -> Tensor:
     if block.cross:
         alone[..., -1] = 1
     else:
-        alone.diagonal(dim1=-2, dim2=-1).fill_(1)
+        alone.scatter_(-1, block.own_columns()[..., None], 1)
     return _unpadded(block, torch.where(total > 0, c / total, alone))
 
 

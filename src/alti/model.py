@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from alti import methods
-from alti._errors import AltiError, LoadError, UsageError
+from alti._errors import AltiError, DecompositionError, LoadError, UsageError
 from alti.attribution import Attribution
 from alti.blocks import check, walk
 from alti.encoding import Encoded, Encoder
@@ -93,7 +93,7 @@ class Model:
         the token whose prediction is explained, in models that predict at every token; `options` are the method's own.
         """
         request = self._request(method, target, position, layers, truncate, options)
-        return self._explained([self._task((text, text_pair), request)], request)[0]
+        return self._explained([self._task(text, text_pair, request)], request)[0]
 
     def explain_all(
         self,
@@ -109,8 +109,8 @@ class Model:
     ) -> Iterator[Attribution]:
         """Explain many texts (or pairs), lazily and in their order, in batches of similar length.
 
-        Texts are read as results are taken: one batch at a time with layers=True, else 16, sorted by length. A text
-        that cannot be explained raises when its turn comes, after the results of all before it.
+        Texts are read as results are taken: a batch, then two, four, up to 16 batches at a time, sorted by length
+        (always one with layers=True). What cannot be explained raises after the results of all texts before it.
         """
         if batch_size < 1:
             raise UsageError(f"batch_size = {batch_size} is not a number of texts: give 1 or more")
@@ -120,28 +120,34 @@ class Model:
         return self._explain_all(iter(texts), request, batch_size if self.head.takes_batches else 1)
 
     def _explain_all(self, texts: Iterator[Text], request: _Request, batch_size: int) -> Iterator[Attribution]:
-        size = batch_size * (1 if request.layers else WINDOW)
-        while window := list(islice(texts, size)):
+        """Windows of growing size, so that the first results come soon; sorted by length inside each."""
+        largest = 1 if request.layers or batch_size == 1 else WINDOW
+        batches = 1
+        while True:
             tasks: list[_Task] = []
-            wrong: AltiError | None = None
-            for text in window:
-                try:
-                    tasks.append(self._task((text, None) if isinstance(text, str) else text, request))
-                except AltiError as error:
-                    wrong = error
-                    break
+            wrong: Exception | None = None
+            try:
+                tasks.extend(self._task(*_pair(text), request) for text in islice(texts, batches * batch_size))
+            except Exception as error:  # raised when its turn comes
+                wrong = error
             yield from self._in_order(tasks, request, batch_size)
             if wrong:
                 raise wrong
+            if not tasks:
+                return
+            batches = min(2 * batches, largest)
 
-    def _in_order(self, tasks: list[_Task], request: _Request, batch_size: int) -> list[Attribution]:
-        """Computed by length, given back in the order of the texts."""
+    def _in_order(self, tasks: list[_Task], request: _Request, batch_size: int) -> Iterator[Attribution]:
+        """Computed by length, given in the order of the texts."""
         by_length = sorted(range(len(tasks)), key=lambda i: len(tasks[i].encoded.ids))
         done: dict[int, Attribution] = {}
+        given = 0
         for start in range(0, len(tasks), batch_size):
             batch = by_length[start : start + batch_size]
             done |= zip(batch, self._explained([tasks[i] for i in batch], request), strict=True)
-        return [done[i] for i in range(len(tasks))]
+            while given in done:
+                yield done.pop(given)
+                given += 1
 
     def _request(
         self, method: str, target: int | str | None, position: int | None, layers: bool, truncate: bool, options: Any
@@ -151,8 +157,8 @@ class Model:
         index = self.head.index(self.encoder.tokenizer, target)
         return _Request(method, index, position, layers, truncate, options)
 
-    def _task(self, texts: tuple[str, str | None], request: _Request) -> _Task:
-        encoded = self.encoder.encode(*texts, truncate=request.truncate)
+    def _task(self, text: str, text_pair: str | None, request: _Request) -> _Task:
+        encoded = self.encoder.encode(text, text_pair, truncate=request.truncate)
         mask_id = self.encoder.tokenizer.mask_token_id
         return _Task(encoded, self.head.position(encoded.ids, mask_id, request.position))
 
@@ -207,7 +213,11 @@ class Model:
         )
 
     def check(self) -> list[float]:
-        """The worst relative error of each block on an example input: see `alti.check`."""
+        """The worst relative error of each block on an example input (see `alti.check`).
+
+        For a sequence classifier, also that it reads the position which its family's entry says.
+        """
+        self._check_pool()
         base = network(self.model).base_model
         config = base.config
         if base.main_input_name == "pixel_values":
@@ -219,9 +229,34 @@ class Model:
             tensors |= {f"decoder_{name}": tensors[name] for name in ("input_ids", "attention_mask")}
         return check(base, tensors)
 
+    def _check_pool(self) -> None:
+        """The gradient of the logits knows which final positions they were read from."""
+        inner = network(self.model)
+        if not type(inner).__name__.endswith("ForSequenceClassification") or len(stacks_of(inner)) > 1:
+            return
+        task = self._task(SENTENCES[0], None, self._request("alti", None, None, False, True, {}))
+        tensors = self.encoder.collate([task.encoded]).tensors
+        with torch.enable_grad():
+            output = inner(**tensors, output_hidden_states=True, return_dict=True)
+            (slope,) = torch.autograd.grad(output.logits.sum(), output.hidden_states[-1])
+        read = slope[0].abs().amax(-1).nonzero().flatten().tolist()
+        if read != ([task.position] if task.position is not None else list(range(len(task.encoded.ids)))):
+            raise DecompositionError(
+                f"{self.family}: the classifier reads position {', '.join(map(str, read))}, not where pool = "
+                f"{self.head.pool!r} in alti.FAMILIES[{self.family!r}] says"
+            )
+
     def in_float32(self) -> "Model":
         """A copy that computes in float32."""
         return Model(deepcopy(self.model).float(), self.tokenizer, name=self.name)
+
+
+def _pair(text: Text) -> tuple[str, str | None]:
+    if isinstance(text, str):
+        return text, None
+    if isinstance(text, tuple | list) and len(text) == 2:
+        return text[0], text[1]
+    raise UsageError(f"texts holds {text!r}: give a str, or two of them as a pair")
 
 
 @contextmanager

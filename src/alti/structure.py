@@ -13,6 +13,10 @@ from alti.families import FAMILIES, Family, Stack
 def network(given: nn.Module) -> PreTrainedModel:
     """The Hugging Face model inside a compiled or PEFT-wrapped one."""
     model: Any = getattr(given, "_orig_mod", given)
+    if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
+        raise UnsupportedModelError(
+            "this PEFT model puts virtual tokens before the text, which alti cannot show: use LoRA or a merged model"
+        )
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
     if not isinstance(inner, PreTrainedModel):
         raise UnsupportedModelError(

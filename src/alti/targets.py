@@ -1,5 +1,6 @@
 """What a prediction is: which head a model has, which position that head reads, and what its numbers mean."""
 
+import operator
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -63,9 +64,10 @@ class Head:
             return self._pooled(ids)
         last = len(ids) - 1
         if asked is not None:
-            if not -len(ids) <= asked <= last:
-                raise UsageError(f"position = {asked} is outside the text: its {len(ids)} tokens are 0 to {last}")
-            return asked % len(ids)
+            number = _integer(asked)
+            if number is None or not -len(ids) <= number <= last:
+                raise UsageError(f"position = {asked!r} is outside the text: its {len(ids)} tokens are 0 to {last}")
+            return number % len(ids)
         if self.kind == "token":
             raise UsageError(f"a token classifier predicts at every token: say which with position=, 0 to {last}")
         if self.kind == "masked":
@@ -96,15 +98,13 @@ class Head:
         if self.kind in ("masked", "causal"):
             return _token_index(tokenizer, self.config.vocab_size, target)
         labels = {int(index): str(label) for index, label in self.config.id2label.items()}
+        number = _integer(target)
         if isinstance(target, str):
             same = [i for i, label in labels.items() if label == target]
             same = same or [i for i, label in labels.items() if label.lower() == target.lower()]
-            if len(same) == 1:
-                return same[0]
-        elif not isinstance(target, bool) and target in labels:
-            return int(target)
-        if isinstance(target, str) and target.isdecimal() and int(target) in labels:
-            return int(target)
+            number = same[0] if len(same) == 1 else int(target) if target.isdecimal() else None
+        if number in labels:
+            return number
         names = ", ".join([f"{i} {label}" for i, label in labels.items()][:20] + ["…"] * (len(labels) > 20))
         raise UsageError(f"target = {target!r} is not a label of this model: it has {names}")
 
@@ -115,7 +115,9 @@ class Head:
         logits = logits.double()
         index = int(logits.argmax()) if index is None else index
         if self.kind in ("masked", "causal"):
-            label = tokenizer.decode([index]) or tokenizer.convert_ids_to_tokens(index)
+            label = tokenizer.decode([index])
+            if not label or "\ufffd" in label:  # a part of a character
+                label = tokenizer.convert_ids_to_tokens(index)
             return index, label, float(logits.softmax(-1)[index])
         label = str(self.config.id2label.get(index, index))
         problem = getattr(self.config, "problem_type", None)
@@ -127,16 +129,27 @@ class Head:
 
 def _token_index(tokenizer: PreTrainedTokenizerBase, size: int, target: int | str) -> int:
     if not isinstance(target, str):
-        if 0 <= target < size:
-            return int(target)
-        raise UsageError(f"target = {target} is not in the vocabulary, whose ids are 0 to {size - 1}")
+        number = _integer(target)
+        if number is None or not 0 <= number < size:
+            raise UsageError(f"target = {target!r} is not in the vocabulary, whose ids are 0 to {size - 1}")
+        return number
     ids: list[int] = tokenizer.encode(target, add_special_tokens=False)
-    if len(ids) == 1:
+    if len(ids) == 1 and ids[0] != tokenizer.unk_token_id:
         return ids[0]
     if target in (vocabulary := tokenizer.get_vocab()):
         return int(vocabulary[target])
+    if len(ids) <= 1:
+        raise UsageError(f"target = {target!r} is not in the vocabulary of this model: give one of its tokens")
     pieces = ", ".join(repr(piece) for piece in tokenizer.convert_ids_to_tokens(ids))
     raise UsageError(f"target = {target!r} is {len(ids)} tokens of this model ({pieces}): give a single one")
+
+
+def _integer(given: Any) -> int | None:
+    """An int of any make (numpy's, a tensor's), but no bool and no text."""
+    try:
+        return None if isinstance(given, bool | str) else operator.index(given)
+    except TypeError:
+        return None
 
 
 def logits_at(output: Any, position: Tensor | None) -> Tensor | None:

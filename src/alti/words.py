@@ -11,8 +11,8 @@ _UNSPACED = (  # Thai and Lao, Burmese, Khmer, kana and Chinese characters: no s
     range(0xF900, 0xFB00), range(0x20000, 0x40000),
 )  # fmt: skip
 # Over the kinds of _kind: a run of letters and digits with apostrophes inside it and points between digits; a run of
-# punctuation; one character of an unspaced script, where a word is a token.
-_WORD = re.compile(r"u|[ld](?:[ld]|a(?=[ld])|(?<=d)o(?=d))*|[aop]+")
+# punctuation and symbols; one character of an unspaced script, where a word is a token.
+_WORD = re.compile(r"u|[ld](?:[ldj]|a(?=[ld])|(?<=d)o(?=d))*|[aopj]+")
 
 
 def group(text: str, tokens: Mapping[int, Span]) -> list[tuple[Span, list[int]]]:
@@ -39,7 +39,7 @@ def group(text: str, tokens: Mapping[int, Span]) -> list[tuple[Span, list[int]]]
 
 
 def _kind(character: str) -> str:
-    """l(etter), d(igit), a(postrophe), o (a point or comma), p(unctuation), u(nspaced script) or a space."""
+    """l(etter), d(igit), a(postrophe), o (a point or comma), p(unctuation), j(oined to the one before), u(nspaced)."""
     if character.isspace():
         return " "
     if any(ord(character) in script for script in _UNSPACED):
@@ -47,7 +47,9 @@ def _kind(character: str) -> str:
     category = unicodedata.category(character)
     if category == "Nd":
         return "d"
-    if category[0] in "LMN" or category in ("Pc", "Cf"):
+    if category[0] == "M" or category == "Cf":  # accents, emoji variations, zero-width joiners
+        return "j"
+    if category[0] in "LN" or category == "Pc":
         return "l"
     return "a" if character in "'’" else "o" if character in ".," else "p"
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from alti._errors import UnsupportedModelError
 from alti.blocks import Block, Through, walk
 from alti.methods.registry import Inputs, Scores, Target
 from alti.mixing import roll
@@ -23,7 +24,13 @@ def layerwise(
 ) -> Scores:
     """Draw a map of every block; the scores are the target's row of their product (or of the last one alone)."""
     maps: list[Tensor] = []
-    output = walk(model, inputs.tensors, lambda block: maps.append(draw(block)), through=through)
+
+    def visit(block: Block) -> None:
+        if block.cross:
+            raise UnsupportedModelError("this method multiplies maps of self-attention, and met cross-attention")
+        maps.append(draw(block))
+
+    output = walk(model, inputs.tensors, visit, through=through)
     row = target.rows(inputs).to(maps[-1])
     tokens = roll(row, maps[-1:] if last_only else maps, rescale=rescale)
     return Scores(tokens, torch.stack(maps) if layers else None, output)
