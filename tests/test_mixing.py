@@ -1,5 +1,6 @@
 """The paper's equations, written a second time as loops, and the kernels against their definition."""
 
+import sys
 from dataclasses import replace
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 from torch import Tensor
 
 import alti
+import alti.kernels
 from alti import Block
 
 import tiny
@@ -108,71 +110,116 @@ BLOCKS = {
 }
 
 
-@pytest.mark.parametrize("kernel", alti.KERNELS)
-@pytest.mark.parametrize("p", [1, 2])
+def kernels(*tasks: str) -> list[tuple[str, str]]:
+    """The kernels that run here, with each of the tasks they can do."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    here = {name: kernel for name, kernel in alti.KERNELS.items() if kernel.device in (None, device)}
+    return [(name, task) for name, kernel in here.items() for task in tasks if task in kernel.tasks]
+
+
+@pytest.mark.parametrize(("kernel", "task"), kernels("l1", "l2"))
 @pytest.mark.parametrize("name", BLOCKS)
-def test_contributions_are_the_formula(name, p, kernel):
+def test_contributions_are_the_formula(name, kernel, task):
+    p = int(task[1])
     expected, _ = textbook(BLOCKS[name], p)
     torch.testing.assert_close(alti.contributions(BLOCKS[name], p=p, kernel=kernel), expected, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("kernel", alti.KERNELS)
+@pytest.mark.parametrize(("kernel", "task"), kernels("lengths"))
 @pytest.mark.parametrize("name", BLOCKS)
-def test_norms_are_the_formula(name, kernel):
+def test_norms_are_the_formula(name, kernel, task):
     _, expected = textbook(BLOCKS[name], 1)
     torch.testing.assert_close(alti.norms(BLOCKS[name], kernel=kernel), expected, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("p", [1, 2])
-@pytest.mark.parametrize("shape", [(1, 12, 63, 60), (2, 3, 500, 48), (3, 32, 33, 64)])
-def test_blocked_in_float32_and_in_slices(shape, p, monkeypatch):
-    batch, heads, tokens, width = shape
-    block = random_block(batch, heads, tokens, width=width, padded=True)
-    half = random_block(batch, heads, tokens, width=width, padded=True, dtype=torch.float32)
-    monkeypatch.setattr("alti.kernels.blocked.SLICE", 7 * batch * tokens * width)
-    expected = alti.contributions(block, p=p, kernel="reference")
-    torch.testing.assert_close(alti.contributions(block, p=p, kernel="blocked"), expected, rtol=0, atol=1e-10)
-    found = alti.contributions(half, p=p, kernel="blocked").double()
-    torch.testing.assert_close(found, expected, rtol=0, atol=2e-5)
+SHAPES = [  # batch, heads, targets, sources, width
+    (1, 12, 63, 63, 60),
+    (2, 3, 500, 500, 48),
+    (3, 32, 33, 33, 64),
+    (1, 9, 2, 2, 768),
+    (1, 1, 1, 1, 48),
+    (2, 12, 17, 40, 60),
+    (1, 20, 65, 65, 100),
+]
 
 
-@pytest.mark.parametrize("kernel", alti.KERNELS)
-@pytest.mark.parametrize("measure", [alti.contributions, alti.norms])
-def test_rows_sum_to_one_and_padding_is_zero(measure, kernel):
+@pytest.mark.parametrize(("kernel", "task"), kernels("l1", "l2", "lengths"))
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("kind", ["padded", "causal", "large dimension"])
+def test_kernels_equal_the_reference(shape, kind, kernel, task, monkeypatch):
+    batch, heads, targets, sources, width = shape
+    monkeypatch.setattr("alti.kernels.blocked.SLICE", 7 * batch * targets * width)
+    monkeypatch.setattr("alti.kernels.gram.SLICE", 7 * batch * targets * heads)
+    options = {"padded": kind == "padded" and targets == sources, "causal": kind == "causal" and targets == sources}
+    block = random_block(batch, heads, targets, sources, width=width, cross=targets != sources, **options)
+    if kind == "large dimension":
+        block = _with_one_large_dimension(block)
+
+    def measured(block, kernel):
+        return (
+            alti.norms(block, kernel=kernel)
+            if task == "lengths"
+            else alti.contributions(block, p=int(task[1]), kernel=kernel)
+        )
+
+    expected = measured(block, "reference")
+    torch.testing.assert_close(measured(block, kernel), expected, rtol=0, atol=1e-10)
+    if kernel != "reference":  # the definition takes the difference of two large sums
+        single = Block(*(t.float() if isinstance(t, Tensor) and t.is_floating_point() else t for t in _fields(block)))
+        torch.testing.assert_close(measured(single, kernel).double(), expected, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize(("kernel", "task"), kernels("l1", "l2", "lengths"))
+def test_kernels_read_nothing_that_they_did_not_write(kernel, task, monkeypatch):
+    """Fresh memory is full of NaN."""
+    empty = torch.empty
+    monkeypatch.setattr(torch, "empty", lambda *shape, **options: empty(*shape, **options).fill_(torch.nan))
+    test_kernels_equal_the_reference((2, 5, 37, 37, 52), "causal", kernel, task, monkeypatch)
+
+
+@pytest.mark.parametrize(("kernel", "task"), kernels("l1", "l2", "lengths"))
+def test_some_rows_are_those_of_the_whole(kernel, task):
     block = random_block(padded=True)
-    c = measure(block, kernel=kernel)
+    rows = torch.tensor([[6, 0, 3], [1, 1, 2]])
+    measure = alti.norms if task == "lengths" else alti.contributions
+    options = {} if task == "lengths" else {"p": int(task[1])}
+    whole, some = (measure(b, kernel=kernel, **options) for b in (block, block.rows(rows)))
+    torch.testing.assert_close(some, whole[torch.arange(2)[:, None], rows])
+
+
+@pytest.mark.parametrize(("kernel", "task"), kernels("l1", "lengths"))
+def test_rows_sum_to_one_and_padding_is_zero(kernel, task):
+    block = random_block(padded=True)
+    c = (alti.norms if task == "lengths" else alti.contributions)(block, kernel=kernel)
     torch.testing.assert_close(c.sum(-1), block.mask.double())
     assert (c[~block.mask] == 0).all()
     assert (c.transpose(1, 2)[~block.mask] == 0).all()
 
 
-def test_attention_that_is_zero_contributes_exactly_zero():
-    c = alti.contributions(random_block(causal=True), kernel="blocked")
+@pytest.mark.parametrize(("kernel", "task"), [k for k in kernels("l1") if k[0] != "reference"])
+def test_attention_that_is_zero_contributes_exactly_zero(kernel, task):
+    c = alti.contributions(random_block(causal=True), kernel=kernel)
     assert (c.triu(1) == 0).all()
 
 
-@pytest.mark.parametrize("kernel", alti.KERNELS)
+@pytest.mark.parametrize(("kernel", "task"), kernels("l1", "l2"))
 @pytest.mark.parametrize("cross", [False, True])
-def test_a_row_without_information_is_the_identity(kernel, cross):
+def test_a_row_without_information_is_the_identity(kernel, task, cross):
     block = random_block(cross=cross)
     block = replace(block, output=torch.zeros_like(block.output))  # nothing is closer to 0 than 0
     expected = torch.zeros(2, 7, 7 + cross).double()
     expected[..., -1] = float(cross)
     expected[..., :7] += torch.eye(7) * (not cross)
-    for p in (1, 2):
-        assert torch.equal(alti.contributions(block, p=p, kernel=kernel), expected)
+    assert torch.equal(alti.contributions(block, p=int(task[1]), kernel=kernel), expected)
 
 
-@pytest.mark.parametrize("kernel", alti.KERNELS)
-def test_zeros_give_no_nan(kernel):
+@pytest.mark.parametrize(("kernel", "task"), kernels("l1", "l2", "lengths"))
+def test_zeros_give_no_nan(kernel, task):
     zero = Block(*(torch.zeros_like(t) if isinstance(t, Tensor) else t for t in _fields(random_block())))
     zero = replace(zero, scale=zero.scale + 1)
-    for found in (
-        alti.contributions(zero, kernel=kernel),
-        alti.contributions(zero, p=2, kernel=kernel),
-        alti.norms(zero),
-    ):
-        assert torch.equal(found, torch.eye(7).double().expand(2, 7, 7))
+    measure = alti.norms if task == "lengths" else alti.contributions
+    options = {} if task == "lengths" else {"p": int(task[1])}
+    assert torch.equal(measure(zero, kernel=kernel, **options), torch.eye(7).double().expand(2, 7, 7))
 
 
 def test_the_terms_are_summed_before_they_can_cancel():
@@ -182,10 +229,10 @@ def test_the_terms_are_summed_before_they_can_cancel():
     block = replace(block, bias=block.bias + offset, output=block.output + offset)
     single = Block(*(t.float() if isinstance(t, Tensor) else t for t in _fields(block)))
     expected = alti.contributions(block, kernel="reference")
-    good = (alti.contributions(single, kernel="blocked").double() - expected).abs().max()
     naive = (alti.contributions(single, kernel="reference").double() - expected).abs().max()
-    assert good < 2e-5
     assert naive > 1e-4
+    for kernel in ("blocked", "numba"):
+        assert (alti.contributions(single, kernel=kernel).double() - expected).abs().max() < 2e-5
 
 
 def test_rollout_is_the_product_of_the_layers():
@@ -207,12 +254,45 @@ def test_rescaled_rollout_keeps_the_ranking_and_does_not_overflow():
     torch.testing.assert_close(short, (exact / exact.max()).float())
 
 
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("tol", [1e-3, 1e-1, 10.0])
+@pytest.mark.parametrize("name", ["sharp", *BLOCKS])
+def test_a_tolerance_bounds_what_a_row_changes(name, tol, p):
+    sharp = random_block(targets=40)  # attention as peaked as in a trained model
+    sharp = replace(sharp, attn=(12 * sharp.attn.log()).softmax(-1))
+    block = {"sharp": replace(sharp, output=sharp.rebuilt()), **BLOCKS}[name]
+    exact, loose = alti.contributions(block, p=p), alti.contributions(block, p=p, tol=tol)
+    assert (exact - loose).abs().sum(-1).max() <= tol
+    if name == "sharp":
+        assert ((loose == 0) & (exact > 0)).any()  # something was left out
+        maps = [exact, exact], [loose, loose]
+        assert (alti.rollout(maps[0]) - alti.rollout(maps[1])).abs().sum(-1).max() <= 2 * tol
+
+
+def test_a_larger_tolerance_leaves_more_out():
+    block = random_block(targets=40)
+    block = replace(block, attn=(12 * block.attn.log()).softmax(-1))
+    block = replace(block, output=block.rebuilt())
+    exact = alti.contributions(block)
+    changes = [float((exact - alti.contributions(block, tol=tol)).abs().sum(-1).max()) for tol in (1e-3, 1e-2, 1e-1, 1)]
+    assert changes == sorted(changes)
+    assert changes[0] < changes[-1]
+
+
 def test_wrong_options():
     block = random_block()
+    with pytest.raises(alti.UsageError, match="tol = -1 is not a tolerance"):
+        alti.contributions(block, tol=-1)
     with pytest.raises(alti.UsageError, match=r"p = 3 is not a norm of ALTI: give 1 .* or 2"):
         alti.contributions(block, p=3)
-    with pytest.raises(alti.UsageError, match="kernel = 'cuda' is not one of auto, reference, blocked"):
+    with pytest.raises(alti.UsageError, match="kernel = 'cuda' does not exist: choose auto, numba, blocked, reference"):
         alti.contributions(block, kernel="cuda")
+    with pytest.raises(alti.UsageError, match="kernel = 'gram' computes no l1 on cpu: choose auto, numba, blocked"):
+        alti.contributions(block, kernel="gram")
+    with pytest.raises(
+        alti.UsageError, match="kernel = 'numba' computes no lengths on cpu: choose auto, gram, blocked"
+    ):
+        alti.norms(block, kernel="numba")
     with pytest.raises(alti.UsageError, match="at least one layer"):
         alti.rollout([])
 
@@ -224,8 +304,22 @@ def test_the_environment_chooses_the_kernel(monkeypatch):
         alti.contributions(block)
     assert alti.contributions(block, kernel="reference").shape == (2, 7, 7)  # an argument has the last word
     monkeypatch.setenv("ALTI_KERNEL", "reference")
-    monkeypatch.setattr("alti.kernels.blocked.proximity", None)
+    monkeypatch.setattr("alti.kernels.numba.proximity", None)
     assert alti.contributions(block).shape == (2, 7, 7)
+
+
+def test_without_numba_another_kernel_is_used_and_that_is_said_once(monkeypatch):
+    monkeypatch.setitem(sys.modules, "alti.kernels.numba", None)  # as if it could not be imported
+    alti.kernels._works.cache_clear()
+    block = random_block()
+    try:
+        with pytest.warns(UserWarning, match="the numba kernel does not work here .*: using a slower one"):
+            found = alti.contributions(block)
+        torch.testing.assert_close(found, alti.contributions(block))  # warnings are errors: none the second time
+        with pytest.raises(ImportError):
+            alti.contributions(block, kernel="numba")
+    finally:
+        alti.kernels._works.cache_clear()
 
 
 @pytest.mark.parametrize("family", ["bart", "t5"])

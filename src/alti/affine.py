@@ -17,7 +17,7 @@ PROBE = 200.0  # large enough to drown a norm's eps, its square still a float16
 def projection(module: nn.Module, x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Weight [in, out] and bias [out] of an output projection that was called with x."""
     if type(module) in (nn.Linear, Conv1D):
-        weight, bias = cast(Tensor, module.weight), cast(Tensor | None, module.bias)
+        weight, bias = cast(Tensor, module.weight).detach(), cast(Tensor | None, module.bias)
         weight = weight.T if type(module) is nn.Linear else weight
         return weight.to(dtype), torch.zeros_like(weight[0], dtype=dtype) if bias is None else bias.to(dtype)
     eye = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
@@ -35,7 +35,7 @@ class Norm:
     centred: bool  # subtracts the mean (LayerNorm) or not (RMSNorm)
 
     def linear(self, x: Tensor) -> Tensor:
-        return (x - x.mean(-1, keepdim=True) if self.centred else x) * self.gain
+        return (x - x.mean(-1, keepdim=True)).mul_(self.gain) if self.centred else x * self.gain
 
 
 def norm(module: nn.Module, x: Tensor, y: Tensor) -> Norm:
@@ -44,7 +44,7 @@ def norm(module: nn.Module, x: Tensor, y: Tensor) -> Norm:
     if type(module) is nn.LayerNorm:
         gain = torch.ones_like(x[0, 0]) if module.weight is None else module.weight.to(dtype)
         shift = torch.zeros_like(gain) if module.bias is None else module.bias.to(dtype)
-        scale = (x.var(-1, correction=0) + module.eps).rsqrt()
+        scale = torch.native_layer_norm(x, x.shape[-1:], None, None, module.eps)[2][..., 0]  # (var + eps).rsqrt()
         return Norm(gain, shift, scale, centred=True)
     gain, shift, centred = _probe(module, x)
     found = Norm(gain, shift, x[..., 0], centred)

@@ -24,10 +24,11 @@ from alti.structure import network, stacks_of
 
 Through = Literal["ffn"] | None
 Visit = Callable[["Block"], None]
-Report = Callable[["Block", float], None]
+Report = Callable[["Block", Tensor], None]
 
 LIMITS = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 2e-2}
 FLOAT32_NORM_LIMIT = 1e-6  # for a float64 model whose norm computes in float32
+COMPARED = 16  # positions at which `walk` compares, at least one of each text; a wrong entry is wrong at every one
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +59,29 @@ class Block:
             return self.own
         return torch.arange(self.attn.shape[2], device=self.attn.device).expand(self.attn.shape[0], -1)
 
+    def rows(self, positions: Tensor) -> "Block":  # [B, n]
+        """The same block for some of its target rows: `contributions` of it are these rows of the whole."""
+        at = torch.arange(len(positions), device=positions.device)[:, None], positions
+        fields = ("scale", "residual", "bias", "output")
+        return replace(
+            self,
+            attn=self.attn.transpose(1, 2)[at].transpose(1, 2),
+            mask=None if self.mask is None else self.mask[at],
+            own=self.own_columns()[at],
+            **{field: getattr(self, field)[at] for field in fields},
+        )
+
 
 def walk(model: nn.Module, inputs: Mapping[str, Any], visit: Visit, *, through: Through = None) -> Any:
     """Run the model once, hand each attention block to `visit` as soon as it is complete, return the model's output.
 
-    Every block has been rebuilt from its parts and compared with what the model computed before `visit` sees it; a
-    difference raises DecompositionError. Nothing is kept here: peak memory is one block, whatever `visit` does with it.
+    Every block is rebuilt from its parts and compared with what the model computed, at 16 positions; a difference
+    raises DecompositionError: before `visit` sees the block, or on an accelerator before `walk` returns. Nothing is
+    kept here: peak memory is one block.
     `through="ffn"` carries each block through the second norm of its layer (for Globenc and ALTI + LN2).
     The model is left as it was, also after an exception.
     """
-    return _walk(model, inputs, lambda block, _: visit(block), through)
+    return _walk(model, inputs, lambda block, _: visit(block), through, COMPARED)
 
 
 def trace(model: nn.Module, inputs: Mapping[str, Any], *, through: Through = None) -> list[Block]:
@@ -83,18 +97,18 @@ def check(model: nn.Module, inputs: Mapping[str, Any], *, through: Through = Non
     Above the limit of the model's dtype it raises DecompositionError, which names the block and the paths to look at.
     """
     errors: list[float] = []
-    _walk(model, inputs, lambda _, error: errors.append(error), through)
+    _walk(model, inputs, lambda _, error: errors.append(float(error)), through, None)
     return errors
 
 
 _walking = RLock()  # hooks and configs belong to the model, not to the caller: one walk at a time
 
 
-def _walk(model: nn.Module, inputs: Mapping[str, Any], report: Report, through: Through) -> Any:
+def _walk(model: nn.Module, inputs: Mapping[str, Any], report: Report, through: Through, compared: int | None) -> Any:
     if through not in (None, "ffn"):
         raise UsageError(f"through = {through!r} is not known: give 'ffn' for the second norm, or None")
     inner = network(model)
-    reader = _Reader(inner, inputs, report, through)
+    reader = _Reader(inner, inputs, report, through, compared)
     exact = torch.autocast(inner.device.type, enabled=False)  # else our own products would be rounded too
     with _walking, torch.no_grad(), exact, ExitStack() as hooks, overhearing(inner, reader):
         for stack, layers in reader.stacks:
@@ -117,15 +131,23 @@ class _Call(NamedTuple):
 class _Reader:
     """Listens to one forward pass of one model and reports each block with its error."""
 
-    def __init__(self, model: PreTrainedModel, inputs: Mapping[str, Any], report: Report, through: Through) -> None:
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        inputs: Mapping[str, Any],
+        report: Report,
+        through: Through,
+        compared: int | None,
+    ) -> None:
         self.name, self.config, self.inputs = model.config.model_type, model.config, inputs
-        self.report, self.through, self.count = report, through, 0
+        self.report, self.through, self.compared, self.count = report, through, compared, 0
         self.stacks = stacks_of(model)
         self.attention: tuple[Tensor, Tensor] | None = None  # overheard, and not yet part of a block
         self.calls: dict[str, _Call] = {}  # of the site now being computed, by field of Site
         self.layer: nn.Module | None = None  # that runs now
         self.x = torch.empty(0)  # the residual of that site
         self.pending: Block | None = None  # waits for the second norm
+        self.verdicts: list[tuple[Tensor, float, Callable[..., DecompositionError], str]] = []
         if not self.stacks:
             raise DecompositionError(
                 f"{self.name}: {type(model).__name__} has no layers at the Stack.blocks of alti.FAMILIES[{self.name!r}]"
@@ -195,14 +217,16 @@ class _Reader:
         block = replace(branch, residual=x.to(branch.output), output=total.to(branch.output), mask=mask)
         if site.norm:
             block = _carried(block, self.calls["norm"])
-            error = _relative(block.rebuilt(), block.output, mask)
-        else:  # measured by the branch, which can be small beside its residual
-            rebuilt = branch.rebuilt()
-            error = _relative(rebuilt, branch.output, mask)
-            error = max(error, _relative(rebuilt + block.residual, total, mask, branch.output))
+            error = self._error(block)
+        else:  # measured by the branch too, which can be small beside its residual
+            some = self._some(replace(branch, mask=mask))
+            rebuilt, sums = some.rebuilt(), self._some(block)
+            error = _relative(rebuilt, some.output, some.mask)
+            whole = _relative(rebuilt + sums.residual, sums.output, some.mask, (some.output, total.dtype))
+            error = torch.maximum(error, whole)
         if site.parallel:
             layer = output[0] if isinstance(output, tuple) else output
-            error = max(error, _relative(total + self.calls["parallel"].output, layer, mask))
+            error = torch.maximum(error, _relative(total + self.calls["parallel"].output, layer, mask))
         norms = [call.module for field in ("norm", "branch_norm") if (call := self.calls.get(field))]
         self._judge(site, error, total.dtype, norms)
         self.x = output if site.norm else total  # the next site of this layer starts from here
@@ -269,38 +293,63 @@ class _Reader:
                 "chunk_size_feed_forward=0"
             )
         block, self.pending = _carried(self.pending, call), None
-        error = _relative(block.rebuilt(), block.output, block.mask)
-        error = max(error, _relative(block.output, end, block.mask))
+        error = torch.maximum(self._error(block), _relative(block.output, end, block.mask))
         self._judge(site, error, end.dtype, [call.module])
         self._report(block, error)
+
+    def _error(self, block: Block) -> Tensor:
+        some = self._some(block)
+        return _relative(some.rebuilt(), some.output, some.mask)
+
+    def _some(self, block: Block) -> Block:
+        """The rows that are compared: all, or some spread evenly over the text."""
+        batch, targets = block.output.shape[:2]
+        if self.compared is None or batch * targets <= self.compared:
+            return block
+        step = -(-targets // max(1, self.compared // batch))
+        every = slice((targets - 1) % step, None, step)  # the last position is one of them
+        some = {name: getattr(block, name)[:, every] for name in ("scale", "residual", "bias", "output")}
+        mask = None if block.mask is None else block.mask[:, every]
+        return replace(block, attn=block.attn[:, :, every], mask=mask, own=block.own_columns()[:, every], **some)
 
     def _mask(self, stack: Stack, x: Tensor) -> Tensor | None:
         decoder = self.config.is_encoder_decoder and any(site.cross for site in stack.sites)
         mask = self.inputs.get("decoder_attention_mask" if decoder else "attention_mask")
         return mask.bool() if mask is not None and mask.shape == x.shape[:2] else None
 
-    def _judge(self, site: Site, error: float, dtype: torch.dtype, norms: list[nn.Module]) -> None:
+    def _judge(self, site: Site, error: Tensor, dtype: torch.dtype, norms: list[nn.Module]) -> None:
         limit = LIMITS.get(dtype, LIMITS[torch.bfloat16])
         if any(type(module) is not nn.LayerNorm for module in norms):
             limit = max(limit, FLOAT32_NORM_LIMIT)
-        if not error <= limit:  # nan is wrong too
-            half = " (or load the model in float32, half precision rounds)" if dtype.itemsize < 4 else ""
-            raise self._wrong(site, f"rebuilds the block with a relative error of {error:.1e}, above {limit:.0e}{half}")
+        half = " (or load the model in float32, half precision rounds)" if dtype.itemsize < 4 else ""
+        self.verdicts.append((error, limit, partial(self._wrong, site, block=self.count), half))
+        if error.device.type == "cpu" or self.compared is None:  # an accelerator would have to wait for each
+            self._conclude()
 
-    def _wrong(self, site: Site, what: str) -> DecompositionError:
+    def _conclude(self) -> None:
+        """Read the errors that were not read yet."""
+        verdicts, self.verdicts = self.verdicts, []
+        errors = torch.stack([error for error, *_ in verdicts]).tolist() if verdicts else []
+        for error, (_, limit, wrong, half) in zip(errors, verdicts, strict=True):
+            if not error <= limit:  # nan is wrong too
+                raise wrong(f"rebuilds the block with a relative error of {error:.1e}, above {limit:.0e}{half}")
+
+    def _wrong(self, site: Site, what: str, *, block: int | None = None) -> DecompositionError:
         parts = ", ".join(f"{field}={path!r}" for field, path in site.paths().items())
         scale = f", branch_scale={site.branch_scale!r}" if site.branch_scale else ""
+        number = self.count if block is None else block
         return DecompositionError(
-            f"{self.name} block {self.count}: its entry in alti.FAMILIES {what}; look at Site({parts}{scale})"
+            f"{self.name} block {number}: its entry in alti.FAMILIES {what}; look at Site({parts}{scale})"
         )
 
-    def _report(self, block: Block, error: float) -> None:
+    def _report(self, block: Block, error: Tensor) -> None:
         self.count += 1
         with unheard():  # the visitor may call the model
             self.report(block, error)
 
     def finish(self) -> None:
         """The forward pass is over: nothing may be left, and something must have been there."""
+        self._conclude()
         if self.attention or self.pending or not self.count:
             stack, _ = self.stacks[-1]
             raise self._wrong(stack.sites[-1], "does not cover all attention that the model computed")
@@ -313,21 +362,29 @@ def _carried(block: Block, call: _Call) -> Block:
     with unheard():
         through = norm(call.module, x, y)
     scale = through.scale[..., None]
+    same = call.input.data_ptr() == block.output.data_ptr()  # else it was added to: a feed-forward layer
+    bias = block.bias[:1, :1] if same and block.bias.stride()[:2] == (0, 0) else block.bias + (x - block.output)
     return replace(
         block,
         weight=through.linear(block.weight),
         scale=block.scale * through.scale,
         residual=through.linear(block.residual) * scale,
-        bias=through.linear(block.bias + (x - block.output)) * scale + through.shift,
+        bias=through.linear(bias) * scale + through.shift,
         output=y,
     )
 
 
-def _relative(rebuilt: Tensor, real: Tensor, mask: Tensor | None, by: Tensor | None = None) -> float:
-    """The worst position: max|Δ| / max|y|, padding left out; measured `by` a part of y as far as rounding allows."""
+def _relative(
+    rebuilt: Tensor, real: Tensor, mask: Tensor | None, by: tuple[Tensor, torch.dtype] | None = None
+) -> Tensor:
+    """The worst position: max|Δ| / max|y|, padding left out.
+
+    `by` measures with a part of y instead, as far as the rounding of y in the model's dtype allows.
+    """
     size = real.to(rebuilt).abs().amax(-1)
     if by is not None:
-        rounding = 8 * torch.finfo(real.dtype).eps / LIMITS.get(real.dtype, 1.0)
-        size = torch.minimum(size, by.abs().amax(-1).maximum(rounding * size))
+        part, dtype = by
+        rounding = 8 * torch.finfo(dtype).eps / LIMITS.get(dtype, 1.0)
+        size = torch.minimum(size, part.abs().amax(-1).maximum(rounding * size))
     error = (rebuilt - real).abs().amax(-1) / size.clamp_min(torch.finfo(rebuilt.dtype).tiny)
-    return float(error.max() if mask is None else error.where(mask, 0).max())
+    return error.max() if mask is None else error.where(mask, 0).max()

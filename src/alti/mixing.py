@@ -1,6 +1,7 @@
 """The paper's equations on the neutral `Block`: pure functions, no family, no model."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,29 +10,36 @@ from alti._errors import UsageError
 from alti.blocks import Block
 from alti.kernels import pick
 from alti.kernels.reference import parts
+from alti.kernels.shared import thinned
 
 __all__ = ["attention", "contributions", "lengths", "norms", "parts", "roll", "rollout"]
 
 
-def contributions(block: Block, *, p: int = 1, kernel: str = "auto") -> Tensor:
+def contributions(block: Block, *, p: int = 1, kernel: str = "auto", tol: float = 0.0) -> Tensor:
     """How much each token contributes to each token's vector in one block (ALTI).
 
     c_ij = max(0, ‖y_i‖ − ‖y_i − T_ij‖) in the ℓp norm, each row divided by its sum: [B, T, S]. Cross-attention has one
     more column, the residual. A row without a positive entry is the identity's; padded rows and columns are 0.
+
+    With `tol`, entries too small to change a row by more than that (in the ℓ1 norm) may be left out; a rollout over L
+    layers then changes by at most L · tol.
     """
+    if tol < 0:
+        raise UsageError(f"tol = {tol!r} is not a tolerance: give 0 (exact) or more")
     if p not in (1, 2):
         raise UsageError(f"p = {p!r} is not a norm of ALTI: give 1 (the paper's) or 2 (its ablation)")
-    return _divided(block, pick(kernel).proximity(block, p).clamp_min(0))
+    block = thinned(block, p, tol) if tol else block
+    return _divided(block, _kernel(kernel, block, f"l{p}").proximity(block, p).clamp_min(0))
 
 
 def norms(block: Block, *, kernel: str = "auto") -> Tensor:
     """The length of each token's share: ‖T_ij‖₂, each row divided by its sum (Kobayashi et al. 2021): [B, T, S]."""
-    return _divided(block, pick(kernel).lengths(block))
+    return _divided(block, _kernel(kernel, block, "lengths").lengths(block))
 
 
 def lengths(block: Block, *, kernel: str = "auto") -> Tensor:
     """‖T_ij‖₂ as it is, padded rows and columns 0: [B, T, S]."""
-    return _unpadded(block, pick(kernel).lengths(block))
+    return _unpadded(block, _kernel(kernel, block, "lengths").lengths(block))
 
 
 def attention(block: Block) -> Tensor:
@@ -67,6 +75,10 @@ def roll(row: Tensor, maps: Sequence[Tensor], *, rescale: bool = False) -> Tenso
 
 def _rescaled(product: Tensor) -> Tensor:
     return product / product.amax((-2, -1), keepdim=True).clamp_min(torch.finfo(product.dtype).tiny)
+
+
+def _kernel(name: str, block: Block, task: str) -> Any:
+    return pick(name, task, block.attn.device.type)
 
 
 def _divided(block: Block, c: Tensor) -> Tensor:

@@ -78,13 +78,16 @@ def _overheard(before: str | None) -> str:
         if listener is None:
             return ALL_ATTENTION_FUNCTIONS.get_interface(before, eager)(module, query, key, value, *args, **kwargs)
         output, probs = eager(module, query, key, value, *args, **kwargs)
-        listener.hear(probs, value.repeat_interleave(probs.shape[1] // value.shape[1], dim=1))  # grouped heads
+        groups = probs.shape[1] // value.shape[1]  # heads that share a key and a value
+        listener.hear(probs, value if groups == 1 else value.repeat_interleave(groups, dim=1))
         return output, probs
 
     def mask(*args: Any, **kwargs: Any) -> Any:
         if _listener.get() is None and before in ALL_MASK_ATTENTION_FUNCTIONS:
             return ALL_MASK_ATTENTION_FUNCTIONS[before](*args, **kwargs)
         made = ALL_MASK_ATTENTION_FUNCTIONS["eager"](*args, **kwargs)
+        if made is not None and not made.any():
+            return None  # nothing is masked: spares every layer an addition of its size
         if made is not None and made.dtype == torch.float64:
             # float64's lowest number is -inf to the many families whose softmax is float32: nan where all is masked
             made = made.clamp_min(torch.finfo(torch.float32).min)

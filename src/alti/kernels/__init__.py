@@ -1,4 +1,4 @@
-"""Ways to compute the only expensive thing, behind one name each. A kernel is a module with
+"""Ways to compute the only expensive thing, one module each. A kernel has one or both of
 
 proximity(block, p) -> [B, T, S]   ‖y_i‖ − ‖y_i − T_ij‖ in the ℓp norm, up to a positive factor per row
 lengths(block)      -> [B, T, S]   ‖T_ij‖₂
@@ -8,18 +8,51 @@ tested against it.
 """
 
 import os
+import warnings
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from types import ModuleType
 
 from alti._errors import UsageError
-from alti.kernels import blocked, reference
-
-KERNELS: dict[str, ModuleType] = {"reference": reference, "blocked": blocked}
 
 
-def pick(name: str = "auto") -> ModuleType:
-    """The kernel of that name; "auto" is what ALTI_KERNEL says, or the fastest that works here."""
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """What a kernel can do, and where."""
+
+    tasks: tuple[str, ...] = ("l1", "l2", "lengths")
+    device: str | None = None  # None: every one
+
+
+KERNELS: dict[str, Kernel] = {  # "auto" takes the first that can
+    "triton": Kernel(("l1",), "cuda"),
+    "numba": Kernel(("l1",), "cpu"),
+    "gram": Kernel(("l2", "lengths")),
+    "blocked": Kernel(),
+    "reference": Kernel(),
+}
+
+
+def pick(name: str, task: str, device: str) -> ModuleType:
+    """The kernel of that name for a task; "auto" is what ALTI_KERNEL says, or the fastest that works here."""
     wanted = os.environ.get("ALTI_KERNEL", "auto") if name == "auto" else name
-    if wanted != "auto" and wanted not in KERNELS:
+    able = [key for key, kernel in KERNELS.items() if task in kernel.tasks and kernel.device in (None, device)]
+    if wanted == "auto":
+        wanted = next(key for key in able if _works(key))
+    if wanted not in able:
         where = "kernel" if wanted == name else "the environment variable ALTI_KERNEL"
-        raise UsageError(f"{where} = {wanted!r} is not one of auto, {', '.join(KERNELS)}")
-    return KERNELS.get(wanted, blocked)
+        what = f"computes no {task} on {device}" if wanted in KERNELS else "does not exist"
+        raise UsageError(f"{where} = {wanted!r} {what}: choose auto, {', '.join(able)}")
+    return import_module(f"alti.kernels.{wanted}")
+
+
+@cache
+def _works(name: str) -> bool:
+    """Whether a kernel can be used on this machine; if not, that is said once."""
+    try:
+        import_module(f"alti.kernels.{name}")
+    except Exception as error:  # not installed, or of no use on this processor
+        warnings.warn(f"the {name} kernel does not work here ({error}): using a slower one", stacklevel=2)
+        return False
+    return True

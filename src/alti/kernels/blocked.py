@@ -29,4 +29,4 @@ def _measured(block: Block, f: Tensor, measure: Measure) -> Tensor:
         measure(torch.einsum("bhts,bhse->btse", block.attn[..., s : s + step], f[:, :, s : s + step]))
         for s in range(0, sources, step)
     ]
-    return with_residual(block, f, torch.cat(found, dim=-1), measure)
+    return with_residual(block, torch.cat(found, dim=-1), measure)

@@ -16,8 +16,8 @@ def parts(block: Block) -> Tensor:
     t = torch.einsum("bhts,bhse->btse", block.attn, transformed) * block.scale[..., None, None]
     if block.cross:
         return torch.cat([t, block.residual[:, :, None]], dim=2)
-    i = torch.arange(t.shape[1], device=t.device)
-    t[:, i, i] += block.residual
+    batch, row = (torch.arange(n, device=t.device) for n in t.shape[:2])
+    t[batch[:, None], row, block.own_columns()] += block.residual
     return t
 
 

@@ -23,7 +23,5 @@ def attention_rollout(model: nn.Module, inputs: Inputs, target: Target, *, layer
 
 def _with_residual(block: Block) -> Tensor:
     a = mixing.attention(block)
-    identity = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
-    if block.mask is not None:
-        identity = identity * block.mask[..., None]
-    return 0.5 * a + 0.5 * identity
+    identity = torch.zeros_like(a).scatter_(-1, block.own_columns()[..., None], 1)
+    return 0.5 * a + 0.5 * (identity if block.mask is None else identity * block.mask[..., None])

@@ -24,13 +24,23 @@ def layerwise(
 ) -> Scores:
     """Draw a map of every block; the scores are the target's row of their product (or of the last one alone)."""
     maps: list[Tensor] = []
+    lean = not layers and target.position is not None  # of the last block only the target's rows are drawn
+    latest: list[Block] = []
 
     def visit(block: Block) -> None:
         if block.cross:
             raise UnsupportedModelError("this method multiplies maps of self-attention, and met cross-attention")
-        maps.append(draw(block))
+        if latest:
+            maps.append(draw(latest.pop()))
+        latest.append(block)
+        if not lean:
+            maps.append(draw(latest.pop()))
 
     output = walk(model, inputs.tensors, visit, through=through)
-    row = target.rows(inputs).to(maps[-1])
-    tokens = roll(row, maps[-1:] if last_only else maps, rescale=rescale)
+    if lean and target.position is not None:
+        row = draw(latest.pop().rows(target.position[:, None]))[:, 0]  # [B, T]
+    else:
+        row = roll(target.rows(inputs).to(maps[-1]), maps[-1:])
+    below = maps if lean else maps[:-1]
+    tokens = row if last_only else roll(row, below, rescale=rescale)
     return Scores(tokens, torch.stack(maps) if layers else None, output)

@@ -1,0 +1,123 @@
+"""The triton kernel and complete explanations on a GPU, beside the plain forward pass and the measured floor.
+
+python benchmarks/gpu.py
+"""
+
+import statistics
+import sys
+
+import torch
+from transformers import BertConfig, BertModel
+
+import alti
+from alti import Block
+from alti.kernels import reference, triton
+from alti.methods import Inputs, Target, run
+
+
+def random_block(batch: int, heads: int, tokens: int, width: int, *, causal: bool = False) -> Block:
+    g = torch.Generator("cuda").manual_seed(0)
+
+    def rand(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=g, device="cuda")
+
+    scores = 2 * rand(batch, heads, tokens, tokens)
+    if causal:
+        scores = scores.masked_fill(torch.ones(tokens, tokens, device="cuda").triu(1).bool(), -torch.inf)
+    d = width // heads
+    value, weight = rand(batch, heads, tokens, d), rand(heads, d, width) / d**0.5
+    parts = scores.softmax(-1), value, weight, rand(batch, tokens).exp(), rand(batch, tokens, width)
+    block = Block(*parts, 0.3 * rand(batch, tokens, width), torch.empty(0))
+    return Block(*parts, block.bias, block.rebuilt())
+
+
+def milliseconds(function, rounds: int = 20) -> float:
+    for _ in range(3):
+        function()
+    times = []
+    for _ in range(rounds):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        function()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(end))
+    return statistics.median(times)
+
+
+def check_kernel() -> None:
+    """Refuse to report a kernel that is wrong."""
+    for shape in ((1, 1, 1, 48), (2, 3, 2, 60), (2, 12, 63, 768), (1, 9, 500, 63), (2, 32, 33, 64), (1, 12, 130, 100)):
+        for causal in (False, True):
+            block = random_block(*shape, causal=causal)
+            double = Block(*(getattr(block, n).double() for n in Block.__slots__[:7]))
+            expected = alti.contributions(double, kernel="reference")
+            found = alti.contributions(block, kernel="triton").double()
+            error = float((found - expected).abs().max())
+            exact = float((alti.contributions(block, kernel="blocked").double() - expected).abs().max())
+            print(f"  {shape} causal={causal}: triton {error:.1e}, blocked float32 {exact:.1e}")
+            if not error < 2e-3 or (causal and (found.triu(1) != 0).any()):
+                sys.exit("the triton kernel is wrong: no numbers")
+
+
+def kernel_times() -> None:
+    block = random_block(8, 12, 512, 768)
+    unit = 30.0
+    f, u = (block.value / unit).half() @ block.weight.half(), block.output / (block.scale[..., None] * unit)
+    causal = random_block(8, 12, 512, 768, causal=True)
+    x = torch.randn(8 * 512 * 512 * 16, device="cuda")
+    print(f"  fused core, 8 x 512 {milliseconds(lambda: triton._fused(block.attn, f, u)):.3f} ms a layer")
+    print(f"  proximity, 8 x 512 {milliseconds(lambda: triton.proximity(block, 1)):.3f} ms a layer")
+    print(f"  proximity, causal {milliseconds(lambda: triton.proximity(causal, 1)):.3f} ms a layer")
+    one = random_block(1, 12, 512, 768)
+    print(f"  proximity, 1 x 512 {milliseconds(lambda: triton.proximity(one, 1)):.3f} ms a layer")
+    bandwidth = 8 * x.numel() / milliseconds(lambda: x.abs_()) / 1e6
+    adds = 3 * 8 * 512**2 * 768  # u − t, |u| − |u − t|, the sum
+    properties = torch.cuda.get_device_properties(0)
+    rate = properties.multi_processor_count * 128 * 1.98e9
+    print(f"  floor: {adds / rate * 1e3:.3f} ms for 3 float32 additions a term at {rate / 1e12:.1f} T/s")
+    print(f"  bandwidth {bandwidth:.0f} GB/s")
+
+
+def complete() -> None:
+    for dtype in (torch.float32, torch.bfloat16):
+        model = BertModel(BertConfig()).eval().to("cuda", dtype)
+        for batch in (1, 8, 32):
+            for tokens in (128, 512):
+                ids = torch.randint(1000, 20000, (batch, tokens), device="cuda")
+                inputs = Inputs(
+                    {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, torch.zeros_like(ids).bool()
+                )
+                target = Target(position=torch.zeros(batch, dtype=torch.long, device="cuda"))
+
+                def forward(inputs=inputs, model=model) -> None:
+                    with torch.no_grad():
+                        model(**inputs.tensors)
+
+                plain = milliseconds(forward)
+                explained = milliseconds(lambda: run("alti", model, inputs, target))  # noqa: B023
+                name = str(dtype).removeprefix("torch.")
+                both = f"forward {plain:.2f} ms, alti {explained:.2f} ms"
+                print(f"  {name} {batch} x {tokens}: {both}, {explained / plain:.2f}")
+
+
+def long_text() -> None:
+    model = BertModel(BertConfig(max_position_embeddings=8192)).eval().cuda()
+    ids = torch.randint(1000, 20000, (1, 8192), device="cuda")
+    inputs = Inputs({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, torch.zeros_like(ids).bool())
+    target = Target(position=torch.zeros(1, dtype=torch.long, device="cuda"))
+    torch.cuda.reset_peak_memory_stats()
+    time = milliseconds(lambda: run("alti", model, inputs, target, layers=False), rounds=2)
+    print(f"  1 x 8192, 12 layers of 768: {time:.0f} ms, peak {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB")
+
+
+def main() -> None:
+    print(torch.cuda.get_device_name(), "torch", torch.__version__)
+    for part in (check_kernel, kernel_times, complete, long_text):
+        print(part.__name__)
+        part()
+    assert reference  # the definition that check_kernel compares with
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""Fused on a CPU: parallel over source tokens, vectors written by hand, nothing of size T²·D in memory.
+
+A task owns COLUMNS source tokens and goes through the target rows ROWS at a time. Their attention is gathered into a
+small array; then t = Σ_h a_h f_h and |u| − |u − t| stay in vector registers. Rows that give a source no attention are 0
+and not computed.
+"""
+
+import math
+from functools import reduce
+from threading import Lock
+from typing import Any
+
+import numba
+import numpy as np
+import torch
+from llvmlite import ir
+from llvmlite.binding import get_host_cpu_features
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+from torch import Tensor
+from torch.nn.functional import pad
+
+from alti.blocks import Block
+from alti.kernels.shared import closeness
+
+COLUMNS = 8  # source tokens whose vectors stay in the second-level cache while all rows pass
+BYTES, ROWS = (64, 8) if get_host_cpu_features().get("avx512f") else (32, 4)  # of a vector; rows that registers hold
+
+VECTORS = 1 << 21  # numbers of f held at once, or one text's
+
+# glibc gives freed memory back to the system above a threshold that it raises when a large block is freed. Without
+# this, every layer would take its memory anew, page by page, which costs a tenth of a forward pass.
+torch.empty(31 << 20, dtype=torch.uint8)
+
+_running = Lock()  # numba's threads, and the memory below, belong to the process
+_kept: dict[torch.dtype, Tensor] = {}
+
+
+class _Vectors:
+    """Writes vector instructions: what LLVM does not find by itself, because the sum over heads is inside the loop."""
+
+    def __init__(self, builder: Any, number: Any, index: Any) -> None:
+        self.builder, self.number, self.index = builder, number, index
+        self.lanes = BYTES // (4 if number == ir.FloatType() else 8)
+        self.type = ir.VectorType(number, self.lanes)
+        self.zero = ir.Constant(self.type, [0.0] * self.lanes)
+
+    def constant(self, value: int) -> Any:
+        return ir.Constant(self.index, value)
+
+    def times(self, x: Any, n: int) -> Any:
+        return self.builder.mul(x, self.constant(n))
+
+    def place(self, array: Any, *terms: Any) -> Any:
+        return self.builder.gep(array.data, [reduce(self.builder.add, terms)])
+
+    def load(self, array: Any, *terms: Any) -> Any:
+        return self.builder.load(self.builder.bitcast(self.place(array, *terms), self.type.as_pointer()), align=4)
+
+    def splat(self, value: Any) -> Any:
+        alone = self.builder.insert_element(ir.Constant(self.type, ir.Undefined), value, self.constant(0))
+        lanes = ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), [0] * self.lanes)
+        return self.builder.shuffle_vector(alone, alone, lanes)
+
+    def size(self, vector: Any) -> Any:
+        return self.builder.call(self._function("fabs", self.type, self.type), [vector])
+
+    def total(self, vector: Any) -> Any:
+        add = self._function("vector.reduce.fadd", self.number, self.number, self.type)
+        return self.builder.call(add, [ir.Constant(self.number, 0.0), vector], fastmath=["reassoc"])
+
+    def _function(self, name: str, result: Any, *arguments: Any) -> Any:
+        name = f"llvm.{name}.v{self.lanes}f{8 * BYTES // self.lanes}"
+        return cgutils.get_or_insert_function(self.builder.module, ir.FunctionType(result, arguments), name)
+
+
+def _closer(rows: int) -> Any:
+    """An intrinsic: out[r] = Σ_d |u_rd| − |u_rd − Σ_h a[h,r] f_hd| for some rows (one alone: its residual too)."""
+
+    def codegen(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        a, f, u, r, out = (context.make_array(signature.args[i])(context, builder, given[i]) for i in (0, 1, 4, 5, 8))
+        f_at, f_step, at, width = (given[i] for i in (2, 3, 6, 7))
+        v = _Vectors(builder, context.get_value_type(signature.args[0].dtype), width.type)
+        sums = [cgutils.alloca_once_value(builder, v.zero) for _ in range(rows)]
+        parts = [[cgutils.alloca_once(builder, v.type) for _ in range(2)] for _ in range(rows)]  # t, two vectors wide
+        offsets = [v.constant(n * v.lanes) for n in range(2)]
+        with cgutils.for_range_slice(builder, v.constant(0), width, v.constant(2 * v.lanes), v.index) as (d, _):
+            for row in parts:
+                for part, offset in zip(row, offsets, strict=True):
+                    builder.store(v.zero if rows > 1 else v.load(r, at, d, offset), part)
+            with cgutils.for_range(builder, cgutils.unpack_tuple(builder, a.shape)[0]) as heads:
+                vectors = [v.load(f, f_at, builder.mul(heads.index, f_step), d, offset) for offset in offsets]
+                for i, row in enumerate(parts):
+                    weight = v.splat(builder.load(v.place(a, v.times(heads.index, rows), v.constant(i))))
+                    for part, vector in zip(row, vectors, strict=True):
+                        term = builder.fmul(weight, vector, flags=["contract"])
+                        builder.store(builder.fadd(builder.load(part), term, flags=["contract"]), part)
+            for i, row in enumerate(parts):
+                for part, offset in zip(row, offsets, strict=True):
+                    own = v.load(u, at, v.times(width, i), d, offset)
+                    nearer = builder.fsub(v.size(own), v.size(builder.fsub(own, builder.load(part))))
+                    builder.store(builder.fadd(builder.load(sums[i]), nearer), sums[i])
+        for i in range(rows):
+            builder.store(v.total(builder.load(sums[i])), v.place(out, v.constant(i)))
+        return context.get_dummy_value()
+
+    @intrinsic
+    def closer(typing, a, f, f_at, f_step, u, r, at, width, out):
+        index = types.intp
+        return types.void(a, f, index, index, u, r, index, index, out), codegen
+
+    return closer
+
+
+_closer_rows, _closer_own = _closer(ROWS), _closer(1)
+
+
+@numba.njit(parallel=True, cache=True, error_model="numpy")
+def _fused(attn, f, u, r, own, found):
+    """attn [B, H, T, S], f [H, B · S, D], u and r [B, T + padding, D], own [B, T] -> found [B, T, S]"""
+    batch, heads, targets, sources = attn.shape
+    rows, width = u.shape[1], u.shape[2]
+    tiles = (sources + COLUMNS - 1) // COLUMNS
+    for task in numba.prange(batch * tiles):
+        b, j0 = task // tiles, task % tiles * COLUMNS
+        columns = min(COLUMNS, sources - j0)
+        a = np.zeros((COLUMNS, heads, ROWS), attn.dtype)
+        mine = np.zeros((heads, 1), attn.dtype)
+        out = np.zeros(ROWS, attn.dtype)
+        for i in range(0, targets, ROWS):
+            real = min(ROWS, targets - i)
+            for h in range(heads):
+                for row in range(ROWS):
+                    for k in range(columns):
+                        a[k, h, row] = attn[b, h, i + row, j0 + k] if row < real else 0
+            for k in range(columns):
+                f_at = (b * sources + j0 + k) * width
+                if a[k].any():
+                    _closer_rows(a[k], f, f_at, batch * sources * width, u, r, (b * rows + i) * width, width, out)
+                else:
+                    out[:] = 0
+                for row in range(real):
+                    found[b, i + row, j0 + k] = out[row]
+            for row in range(real):
+                k = own[b, i + row] - j0
+                if 0 <= k < columns:
+                    mine[:, 0] = a[k, :, row]
+                    f_at = (b * sources + j0 + k) * width
+                    _closer_own(mine, f, f_at, batch * sources * width, u, r, (b * rows + i + row) * width, width, out)
+                    found[b, i + row, j0 + k] = out[0]
+
+
+def proximity(block: Block, p: int) -> Tensor:
+    """‖y_i‖₁ − ‖y_i − T_ij‖₁, divided by scale_i."""
+    u, r = (x / block.scale[..., None] for x in (block.output, block.residual))
+    batch, heads, targets, sources = block.attn.shape
+    right, below = -u.shape[-1] % (2 * BYTES // u.itemsize), -targets % ROWS
+    weight = pad(block.weight, (0, right)) if right else block.weight
+    rows = [pad(x, (0, right, 0, below)) if right or below else x for x in (u, r)]
+    own = torch.full((batch, targets), -1) if block.cross else block.own_columns()
+    found = torch.empty(batch, targets, sources, dtype=u.dtype)
+    arrays = [x.contiguous().numpy() for x in (block.attn, *rows, own)]
+    texts = max(1, VECTORS // (heads * sources * weight.shape[-1]))
+    threads = torch.get_num_threads()
+    with _running:
+        numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+        for start in range(0, batch, texts):
+            some = slice(start, start + texts)
+            f = _vectors(block.value[some], weight)
+            attn, u_rows, r_rows, own_rows = (array[some] for array in arrays)
+            _fused(attn, f.numpy(), u_rows, r_rows, own_rows, found[some].numpy())
+    if torch.get_num_threads() != threads:  # numba's pool sets OpenMP's number, which torch reads
+        torch.set_num_threads(threads)
+    return torch.cat([found, closeness(u, p)(r[:, :, None])], dim=-1) if block.cross else found
+
+
+def _vectors(value: Tensor, weight: Tensor) -> Tensor:
+    """f[h,j] = v[h,j] W[h], all texts side by side: [H, B · S, D].
+
+    The memory is kept: to take it anew for every layer would cost more than the product.
+    """
+    batch, heads, sources, _ = value.shape
+    shape = (heads, batch * sources, weight.shape[-1])
+    count = math.prod(shape)
+    kept = _kept.get(value.dtype)
+    if kept is None or len(kept) < count:
+        kept = torch.empty(count, dtype=value.dtype)
+        if count <= 2 * VECTORS:
+            _kept[value.dtype] = kept
+    return torch.matmul(value.transpose(0, 1).flatten(1, 2), weight, out=kept[:count].view(shape))
