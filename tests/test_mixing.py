@@ -1,7 +1,11 @@
 """The paper's equations, written a second time as loops, and the kernels against their definition."""
 
+import os
+import platform
+import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -306,6 +310,21 @@ def test_the_environment_chooses_the_kernel(monkeypatch):
     monkeypatch.setenv("ALTI_KERNEL", "reference")
     monkeypatch.setattr("alti.kernels.numba.proximity", None)
     assert alti.contributions(block).shape == (2, 7, 7)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names x86 features")
+def test_numba_on_a_processor_with_shorter_vectors(tmp_path):
+    older = {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx2,+fma,+avx", "NUMBA_CACHE_DIR": str(tmp_path)}
+    code = (
+        "from test_mixing import *\n"
+        "from alti.kernels import numba\n"
+        "assert numba.BYTES == 32\n"
+        "for name, block in BLOCKS.items():\n"
+        "    found, expected = (alti.contributions(block, kernel=k) for k in ('numba', 'reference'))\n"
+        "    torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)\n"
+    )
+    environment = {**os.environ, **older, "PYTHONPATH": str(Path(__file__).parent)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
 
 
 def test_without_numba_another_kernel_is_used_and_that_is_said_once(monkeypatch):

@@ -24,8 +24,8 @@ from alti.blocks import Block
 from alti.kernels.shared import closeness
 
 COLUMNS = 8  # source tokens whose vectors stay in the second-level cache while all rows pass
-BYTES, ROWS = (64, 8) if get_host_cpu_features().get("avx512f") else (32, 4)  # of a vector; rows that registers hold
-
+FEATURES = numba.config.CPU_FEATURES or get_host_cpu_features().flatten()
+BYTES, ROWS = (64, 8) if "+avx512f" in FEATURES else (32, 4)  # of a vector; rows that registers hold
 VECTORS = 1 << 21  # numbers of f held at once, or one text's
 
 # glibc gives freed memory back to the system above a threshold that it raises when a large block is freed. Without
