@@ -69,6 +69,9 @@ def test_check_finds_a_wrong_position(family, monkeypatch):
     wrong = {"first": "last", "last": "first"}.get(alti.FAMILIES[family].pool, "mean")
     monkeypatch.setitem(alti.FAMILIES, family, replace(alti.FAMILIES[family], pool=wrong))
     again = alti.Model(model.model, model.tokenizer)
+    model.model.requires_grad_(False)
+    assert max(again.check()) < 1e-6  # without gradients it cannot tell
+    model.model.requires_grad_(True)
     with pytest.raises(alti.DecompositionError, match=rf"{family}: the classifier reads position \d+, not where pool"):
         again.check()
 

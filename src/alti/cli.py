@@ -87,7 +87,7 @@ def explain(
     results = _load(model, device, dtype).explain_all(lines, batch_size=batch_size, **asked)
     done = 0
     try:
-        for result in results:
+        for result in _with_progress(results, lines):
             _print(result, as_json, tokens)
             done += 1
     except AltiError as error:
@@ -166,9 +166,28 @@ class _Lines:
         except (OSError, UnicodeDecodeError) as error:
             raise LoadError(f"{self.file or 'standard input'} could not be read as UTF-8 text: {error}") from error
 
+    def count(self) -> int | None:
+        """How many texts there will be, where that can be known."""
+        if self.file is None:
+            return None
+        with self.file.open("rb") as lines:
+            return sum(1 for line in lines if line.strip())
+
     def tell(self, done: int) -> None:
         empty = f", {self.empty} empty lines passed over" if self.empty else ""
         print(f"alti: {done} texts explained{empty}", file=sys.stderr)
+
+
+def _with_progress(results: "Iterator[Attribution]", lines: _Lines) -> "Iterator[Attribution]":
+    """A bar with the time left, where someone watches and the results go elsewhere."""
+    if sys.stdout.isatty() or not sys.stderr.isatty():
+        yield from results
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True, redirect_stdout=False) as progress:
+        yield from progress.track(results, total=lines.count(), description="alti")
 
 
 def _options(method: str, given: list[str]) -> dict[str, Any]:

@@ -238,6 +238,8 @@ class Model:
         tensors = self.encoder.collate([task.encoded]).tensors
         with torch.enable_grad():
             output = inner(**tensors, output_hidden_states=True, return_dict=True)
+            if not output.hidden_states[-1].requires_grad:  # every weight is frozen
+                return
             (slope,) = torch.autograd.grad(output.logits.sum(), output.hidden_states[-1])
         read = slope[0].abs().amax(-1).nonzero().flatten().tolist()
         if read != ([task.position] if task.position is not None else list(range(len(task.encoded.ids)))):
