@@ -327,6 +327,20 @@ def test_numba_on_a_processor_with_shorter_vectors(tmp_path):
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
 
 
+def test_numba_leaves_torchs_threads_alone(monkeypatch):
+    before = torch.get_num_threads()
+    alti.contributions(random_block(), kernel="numba")
+    assert torch.get_num_threads() == before
+
+    def broken(*arrays):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("alti.kernels.numba._fused", broken)
+    with pytest.raises(ZeroDivisionError):
+        alti.contributions(random_block(), kernel="numba")
+    assert torch.get_num_threads() == before
+
+
 def test_without_numba_another_kernel_is_used_and_that_is_said_once(monkeypatch):
     monkeypatch.setitem(sys.modules, "alti.kernels.numba", None)  # as if it could not be imported
     alti.kernels._works.cache_clear()

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from alti import methods
-from alti._errors import AltiError, DecompositionError, LoadError, UsageError
+from alti._errors import AltiError, DecompositionError, LoadError, UnsupportedModelError, UsageError
 from alti.attribution import Attribution
 from alti.blocks import check, walk
 from alti.encoding import Encoded, Encoder
@@ -173,7 +173,9 @@ class Model:
         with _sentence_on_memory(inputs):
             asked = {"layers": request.layers, **request.options}
             scores = methods.run(request.method, self.model, inputs, Target(index, position), **asked)
-            output = scores.output or walk(self.model, inputs.tensors, lambda block: None)
+            output = scores.output
+            if output is None:
+                output = walk(self.model, inputs.tensors, lambda block: None)
         logits = logits_at(output, position)
         return [
             self._attribution(
@@ -231,13 +233,16 @@ class Model:
 
     def _check_pool(self) -> None:
         """The gradient of the logits knows which final positions they were read from."""
-        inner = network(self.model)
-        if not type(inner).__name__.endswith("ForSequenceClassification") or len(stacks_of(inner)) > 1:
+        try:
+            kind = self.head.kind
+        except UnsupportedModelError:  # explain does not take it, so nothing is read from it
+            return
+        if kind != "sequence":
             return
         task = self._task(SENTENCES[0], None, self._request("alti", None, None, False, True, {}))
         tensors = self.encoder.collate([task.encoded]).tensors
         with torch.enable_grad():
-            output = inner(**tensors, output_hidden_states=True, return_dict=True)
+            output = network(self.model)(**tensors, output_hidden_states=True, return_dict=True)
             if not output.hidden_states[-1].requires_grad:  # every weight is frozen
                 return
             (slope,) = torch.autograd.grad(output.logits.sum(), output.hidden_states[-1])

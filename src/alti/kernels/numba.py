@@ -6,6 +6,8 @@ and not computed.
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import reduce
 from threading import Lock
 from typing import Any
@@ -26,7 +28,7 @@ from alti.kernels.shared import closeness
 COLUMNS = 8  # source tokens whose vectors stay in the second-level cache while all rows pass
 FEATURES = numba.config.CPU_FEATURES or get_host_cpu_features().flatten()
 BYTES, ROWS = (64, 8) if "+avx512f" in FEATURES else (32, 4)  # of a vector; rows that registers hold
-VECTORS = 1 << 21  # numbers of f held at once, or one text's
+VECTORS, KEPT = 1 << 21, 1 << 23  # numbers of f held at once (or one text's), and kept between calls at the most
 
 # glibc gives freed memory back to the system above a threshold that it raises when a large block is freed. Without
 # this, every layer would take its memory anew, page by page, which costs a tenth of a forward pass.
@@ -161,17 +163,25 @@ def proximity(block: Block, p: int) -> Tensor:
     found = torch.empty(batch, targets, sources, dtype=u.dtype)
     arrays = [x.contiguous().numpy() for x in (block.attn, *rows, own)]
     texts = max(1, VECTORS // (heads * sources * weight.shape[-1]))
-    threads = torch.get_num_threads()
-    with _running:
-        numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+    with _running, _torch_threads_kept():
         for start in range(0, batch, texts):
             some = slice(start, start + texts)
             f = _vectors(block.value[some], weight)
             attn, u_rows, r_rows, own_rows = (array[some] for array in arrays)
             _fused(attn, f.numpy(), u_rows, r_rows, own_rows, found[some].numpy())
-    if torch.get_num_threads() != threads:  # numba's pool sets OpenMP's number, which torch reads
-        torch.set_num_threads(threads)
     return torch.cat([found, closeness(u, p)(r[:, :, None])], dim=-1) if block.cross else found
+
+
+@contextmanager
+def _torch_threads_kept() -> Iterator[None]:
+    """numba takes as many threads as torch does; its pool sets OpenMP's number, which is torch's too."""
+    threads = torch.get_num_threads()
+    try:
+        numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+        yield
+    finally:
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
 
 
 def _vectors(value: Tensor, weight: Tensor) -> Tensor:
@@ -185,6 +195,6 @@ def _vectors(value: Tensor, weight: Tensor) -> Tensor:
     kept = _kept.get(value.dtype)
     if kept is None or len(kept) < count:
         kept = torch.empty(count, dtype=value.dtype)
-        if count <= 2 * VECTORS:
+        if count <= KEPT:
             _kept[value.dtype] = kept
     return torch.matmul(value.transpose(0, 1).flatten(1, 2), weight, out=kept[:count].view(shape))
