@@ -3,6 +3,7 @@
 python benchmarks/cpu.py                      ratios at 16, 128 and 512 tokens, one text, BERT-base size
 python benchmarks/cpu.py --captum             the same with Captum's integrated gradients, 100 steps (minutes)
 python benchmarks/cpu.py --all MODEL FILE     explain_all of a file's lines beside forward passes of the same batches
+python benchmarks/cpu.py --all MODEL FILE --base   the same with a BERT-base of random weights behind MODEL's tokenizer
 
 Random weights, float32, as many threads as torch takes; the candidates take turns in one process, medians are printed.
 Nothing is printed when the kernels do not agree with their definition.
@@ -107,8 +108,10 @@ def run_for_peak(what: str) -> None:
     print(int(status.partition("VmHWM:")[2].split()[0]) / 1024)
 
 
-def throughput(name: str, file: str) -> None:
+def throughput(name: str, file: str, base: bool) -> None:
     loaded = alti.load(name)
+    if base:
+        loaded = alti.Model(model(), loaded.tokenizer)
     texts = [line.strip() for line in Path(file).read_text(encoding="utf-8").splitlines() if line.strip()]
     batches: list[dict[str, torch.Tensor]] = []
     collate = loaded.encoder.collate
@@ -136,6 +139,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--captum", action="store_true")
     parser.add_argument("--all", nargs=2, metavar=("MODEL", "FILE"))
+    parser.add_argument("--base", action="store_true")
     parser.add_argument("--peak", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.peak:
@@ -143,7 +147,7 @@ def main() -> None:
         return
     refuse_if_wrong(model())
     if options.all:
-        throughput(*options.all)
+        throughput(*options.all, options.base)
         return
     print(f"{torch.get_num_threads()} threads, medians of {options.rounds} turns, in forward passes")
     for tokens in (16, 128, 512):

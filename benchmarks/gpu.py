@@ -5,6 +5,7 @@ python benchmarks/gpu.py
 
 import statistics
 import sys
+from dataclasses import replace
 
 import torch
 from transformers import BertConfig, BertModel
@@ -49,28 +50,41 @@ def milliseconds(function, rounds: int = 20) -> float:
     return statistics.median(times)
 
 
+def double(block: Block) -> Block:
+    return replace(block, **{name: getattr(block, name).double() for name in Block.__slots__[:7]})
+
+
+def variants(block: Block) -> dict[str, Block]:
+    """The block, one of its rows, and the same numbers as cross-attention."""
+    one = torch.full((len(block.attn), 1), block.attn.shape[2] // 2, device="cuda")
+    return {"all": block, "rows": block.rows(one), "cross": replace(block, cross=True, attn=block.attn.contiguous())}
+
+
 def check_kernel() -> None:
     """Refuse to report a kernel that is wrong."""
     for shape in ((1, 1, 1, 48), (2, 3, 2, 60), (2, 12, 63, 768), (1, 9, 500, 63), (2, 32, 33, 64), (1, 12, 130, 100)):
         for causal, large in ((False, False), (True, False), (False, True)):
-            block = random_block(*shape, causal=causal, large=large)
-            double = Block(*(getattr(block, n).double() for n in Block.__slots__[:7]))
-            expected = alti.contributions(double, kernel="reference")
-            found = alti.contributions(block, kernel="triton").double()
-            error = float((found - expected).abs().max())
-            exact = float((alti.contributions(block, kernel="blocked").double() - expected).abs().max())
-            print(f"  {shape} {causal=} {large=}: triton {error:.1e}, blocked float32 {exact:.1e}")
-            if not error < 2e-3 or (causal and (found.triu(1) != 0).any()):
-                sys.exit("the triton kernel is wrong: no numbers")
+            for name, block in variants(random_block(*shape, causal=causal, large=large)).items():
+                expected = alti.contributions(double(block), kernel="reference")
+                poison = torch.full((1 << 26,), torch.nan, device="cuda")  # what freed memory may hold
+                del poison
+                found = alti.contributions(block, kernel="triton").double()
+                error = float((found - expected).abs().max())
+                exact = float((alti.contributions(block, kernel="blocked").double() - expected).abs().max())
+                print(f"  {shape} {name} {causal=} {large=}: triton {error:.1e}, blocked float32 {exact:.1e}")
+                if not error < 2e-3 or (causal and name == "all" and (found.triu(1) != 0).any()):
+                    sys.exit("the triton kernel is wrong: no numbers")
 
 
 def kernel_times() -> None:
     block = random_block(8, 12, 512, 768)
-    unit = 30.0
-    f, u = (block.value / unit).half() @ block.weight.half(), block.output / (block.scale[..., None] * unit)
+    unit = 30.0  # keeps float16 from overflowing
+    f = ((block.value / unit).half() @ block.weight.half()).transpose(0, 1)
+    scale = block.scale * unit
     causal = random_block(8, 12, 512, 768, causal=True)
     x = torch.randn(8 * 512 * 512 * 16, device="cuda")
-    print(f"  fused core, 8 x 512 {milliseconds(lambda: triton._fused(block.attn, f, u)):.3f} ms a layer")
+    core = milliseconds(lambda: triton._fused(block.attn, f, block.output, scale))
+    print(f"  fused core, 8 x 512 {core:.3f} ms a layer")
     print(f"  proximity, 8 x 512 {milliseconds(lambda: triton.proximity(block, 1)):.3f} ms a layer")
     print(f"  proximity, causal {milliseconds(lambda: triton.proximity(causal, 1)):.3f} ms a layer")
     one = random_block(1, 12, 512, 768)
@@ -81,6 +95,14 @@ def kernel_times() -> None:
     rate = properties.multi_processor_count * 128 * 1.98e9
     print(f"  floor: {adds / rate * 1e3:.3f} ms for 3 float32 additions a term at {rate / 1e12:.1f} T/s")
     print(f"  bandwidth {bandwidth:.0f} GB/s")
+
+
+def launches(function) -> int:
+    """How many kernels something starts."""
+    function()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        function()
+    return sum(event.device_type == torch.autograd.DeviceType.CUDA for event in profile.events())
 
 
 def complete() -> None:
@@ -103,6 +125,8 @@ def complete() -> None:
                 name = str(dtype).removeprefix("torch.")
                 both = f"forward {plain:.2f} ms, alti {explained:.2f} ms"
                 print(f"  {name} {batch} x {tokens}: {both}, {explained / plain:.2f}")
+        counts = launches(forward), launches(lambda: run("alti", model, inputs, target))  # noqa: B023
+        print(f"  kernels started: forward {counts[0]}, alti {counts[1]}")
 
 
 def long_text() -> None:

@@ -93,7 +93,11 @@ def test_a_bad_line_is_named_and_nothing_is_lost(run, folder):
         (("explain", "-m", "FOLDER"), 2, "give either a TEXT (- for standard input) or --file FILE"),
         (("explain", "hi", "--file", "x", "-m", "FOLDER"), 2, "give either a TEXT"),
         (("explain", "--file", "/no/file", "-m", "FOLDER"), 2, "--file /no/file does not exist"),
-        (("explain", "hi", "-m", "FOLDER", "--method", "lime"), 2, "method 'lime' does not exist: choose one of alti"),
+        (
+            ("explain", "hi", "-m", "FOLDER", "--method", "lime"),
+            2,
+            "method 'lime' does not exist: choose one of absence, alti",
+        ),
         (("explain", "hi", "-m", "FOLDER", "-o", "q=1"), 2, "method alti has no option 'q'"),
         (("explain", "hi", "-m", "FOLDER", "-o", "method=norms"), 2, "method alti has no option 'method'"),
         (("explain", "hi", "-m", "FOLDER", "-o", "layers=true"), 2, "method alti has no option 'layers'"),

@@ -71,6 +71,23 @@ def test_parity_of_globenc(golden, case):
     close(scores.tokens[0] / scores.tokens.max(), product[0] / product[0].max())
 
 
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("at", "name"), [("word", "word"), ("embedding", "sum")])
+def test_gradients_at_the_right_point(golden, case, at, name):
+    model, expected = golden(case)
+    ids = torch.from_numpy(expected["input_ids"]).reshape(1, -1)
+    inputs = Inputs({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, torch.zeros_like(ids).bool())
+    target = Target(position=torch.tensor([0]))
+    for method, aggregate, key in (
+        ("gradient", "l2", "grad_l2"),
+        ("input_x_gradient", "l2", "gxi_l2"),
+        ("input_x_gradient", "mean_abs", "gxi_abs_mean"),
+    ):
+        found = run(method, model, inputs, target, aggregate=aggregate, at=at).tokens[0]
+        found = found / found.sum() if method == "gradient" else found  # as theirs
+        close(found, expected[f"fixed_{name}_{key}"])
+
+
 def released(block: alti.Block) -> torch.Tensor:
     """Contributions as the released code has them: its distance adds 1e-6 to every component."""
     y = block.output[:, :, None]

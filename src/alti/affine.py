@@ -42,8 +42,8 @@ def norm(module: nn.Module, x: Tensor, y: Tensor) -> Norm:
     """A norm that has just mapped x to y; computed in their dtype."""
     dtype = x.dtype
     if type(module) is nn.LayerNorm:
-        gain = torch.ones_like(x[0, 0]) if module.weight is None else module.weight.to(dtype)
-        shift = torch.zeros_like(gain) if module.bias is None else module.bias.to(dtype)
+        gain = torch.ones_like(x[0, 0]) if module.weight is None else module.weight.detach().to(dtype)
+        shift = torch.zeros_like(gain) if module.bias is None else module.bias.detach().to(dtype)
         scale = torch.native_layer_norm(x, x.shape[-1:], None, None, module.eps)[2][..., 0]  # (var + eps).rsqrt()
         return Norm(gain, shift, scale, centred=True)
     gain, shift, centred = _probe(module, x)

@@ -47,6 +47,7 @@ class Attribution:
     cut: tuple[str, ...] = ()  # what was left out of texts that were too long
     model: str = ""
     options: dict[str, Any] = field(default_factory=dict)
+    extra: dict[str, float] = field(default_factory=dict)  # what the method says about its result as a whole
 
     def __iter__(self) -> Iterator[tuple[str, float]]:
         return iter(zip(self.tokens, self.scores.tolist(), strict=True))

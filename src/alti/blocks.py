@@ -52,7 +52,7 @@ class Block:
     def rebuilt(self) -> Tensor:  # [B, T, D]
         """y_i from its parts: Σ_j T_ij + bias_i, to be compared with `output`."""
         mixed = (self.attn @ self.value).transpose(1, 2).flatten(2)  # [B, T, H·d]
-        return mixed @ self.weight.flatten(0, 1) * self.scale[..., None] + self.residual + self.bias
+        return torch.addcmul(self.residual + self.bias, mixed @ self.weight.flatten(0, 1), self.scale[..., None])
 
     def own_columns(self) -> Tensor:  # [B, T]
         if self.own is not None:
@@ -146,6 +146,7 @@ class _Reader:
         self.calls: dict[str, _Call] = {}  # of the site now being computed, by field of Site
         self.layer: nn.Module | None = None  # that runs now
         self.x = torch.empty(0)  # the residual of that site
+        self.masks: dict[str, Tensor | None] = {}  # by name of the input; None where nothing is padded
         self.pending: Block | None = None  # waits for the second norm
         self.verdicts: list[tuple[Tensor, float, Callable[..., DecompositionError], str]] = []
         if not self.stacks:
@@ -194,6 +195,9 @@ class _Reader:
 
     def _keep(self, field: str, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         self.calls[field] = _Call(module, args[0], output)
+
+    def receive(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return query, key, value
 
     def hear(self, probs: Tensor, value: Tensor) -> None:
         """Attention passed through the interface: probabilities [B, H, T, S] and values [B, H, S, d]."""
@@ -263,13 +267,12 @@ class _Reader:
             raise UnsupportedModelError(
                 f"{self.name} attends from {x.shape[1]} to {sources} tokens: pass the whole text, no past_key_values"
             )
-        zero = torch.zeros((), dtype=dtype, device=x.device)
         block = Block(
             probs.to(dtype),
             value.to(dtype),
             weight.reshape(heads, width, -1),
-            (zero + 1).expand(x.shape[:2]),
-            zero.expand(x.shape),
+            torch.ones((), dtype=dtype, device=x.device).expand(x.shape[:2]),
+            torch.zeros((), dtype=dtype, device=x.device).expand(x.shape),
             bias.expand(x.shape),
             out.output.to(dtype).reshape(x.shape),
             site.cross,
@@ -314,8 +317,12 @@ class _Reader:
 
     def _mask(self, stack: Stack, x: Tensor) -> Tensor | None:
         decoder = self.config.is_encoder_decoder and any(site.cross for site in stack.sites)
-        mask = self.inputs.get("decoder_attention_mask" if decoder else "attention_mask")
-        return mask.bool() if mask is not None and mask.shape == x.shape[:2] else None
+        name = "decoder_attention_mask" if decoder else "attention_mask"
+        if name not in self.masks:
+            given = self.inputs.get(name)
+            self.masks[name] = None if given is None or given.all() else given.bool()
+        mask = self.masks[name]
+        return mask if mask is not None and mask.shape == x.shape[:2] else None
 
     def _judge(self, site: Site, error: Tensor, dtype: torch.dtype, norms: list[nn.Module]) -> None:
         limit = LIMITS.get(dtype, LIMITS[torch.bfloat16])
@@ -368,8 +375,8 @@ def _carried(block: Block, call: _Call) -> Block:
         block,
         weight=through.linear(block.weight),
         scale=block.scale * through.scale,
-        residual=through.linear(block.residual) * scale,
-        bias=through.linear(bias) * scale + through.shift,
+        residual=through.linear(block.residual).mul_(scale),
+        bias=torch.addcmul(through.shift, through.linear(bias), scale),
         output=y,
     )
 
@@ -381,10 +388,15 @@ def _relative(
 
     `by` measures with a part of y instead, as far as the rounding of y in the model's dtype allows.
     """
-    size = real.to(rebuilt).abs().amax(-1)
+    size = _largest(real.to(rebuilt))
     if by is not None:
         part, dtype = by
         rounding = 8 * torch.finfo(dtype).eps / LIMITS.get(dtype, 1.0)
-        size = torch.minimum(size, part.abs().amax(-1).maximum(rounding * size))
-    error = (rebuilt - real).abs().amax(-1) / size.clamp_min(torch.finfo(rebuilt.dtype).tiny)
+        size = torch.minimum(size, _largest(part).maximum(rounding * size))
+    error = _largest(rebuilt - real) / size.clamp_min(torch.finfo(rebuilt.dtype).tiny)
     return error.max() if mask is None else error.where(mask, 0).max()
+
+
+def _largest(x: Tensor) -> Tensor:
+    size: Tensor = torch.linalg.vector_norm(x, torch.inf, dim=-1)
+    return size

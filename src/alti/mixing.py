@@ -29,7 +29,7 @@ def contributions(block: Block, *, p: int = 1, kernel: str = "auto", tol: float 
     if p not in (1, 2):
         raise UsageError(f"p = {p!r} is not a norm of ALTI: give 1 (the paper's) or 2 (its ablation)")
     block = thinned(block, p, tol) if tol else block
-    return _divided(block, _kernel(kernel, block, f"l{p}").proximity(block, p).clamp_min(0))
+    return _divided(block, _kernel(kernel, block, f"l{p}").proximity(block, p).clamp_min_(0))
 
 
 def norms(block: Block, *, kernel: str = "auto") -> Tensor:
@@ -83,12 +83,15 @@ def _kernel(name: str, block: Block, task: str) -> Any:
 
 def _divided(block: Block, c: Tensor) -> Tensor:
     total = c.sum(-1, keepdim=True)
-    alone = torch.zeros_like(c)  # a row without information says that the token stayed what it was
+    c = c / total.clamp_min(torch.finfo(c.dtype).tiny)
+    empty = (total == 0).to(c)  # a row without information says that the token stayed what it was
     if block.cross:
-        alone[..., -1] = 1
+        c[..., -1:] += empty
+    elif block.own is None:
+        c.diagonal(dim1=-2, dim2=-1).add_(empty[..., 0])
     else:
-        alone.scatter_(-1, block.own_columns()[..., None], 1)
-    return _unpadded(block, torch.where(total > 0, c / total, alone))
+        c.scatter_add_(-1, block.own[..., None], empty)
+    return _unpadded(block, c)
 
 
 def _unpadded(block: Block, c: Tensor) -> Tensor:

@@ -19,8 +19,9 @@ from alti.attribution import Attribution
 from alti.blocks import check, walk
 from alti.encoding import Encoded, Encoder
 from alti.methods import Inputs, Target
+from alti.outputs import logits_at
 from alti.structure import family_of, network, stacks_of
-from alti.targets import Head, logits_at
+from alti.targets import Head
 
 WINDOW = 16  # batches whose texts explain_all sorts by length
 SENTENCES = ("A clever blend of fact and fiction.", "Nobody expected the second half to drag quite so badly, did they?")
@@ -177,6 +178,7 @@ class Model:
             if output is None:
                 output = walk(self.model, inputs.tensors, lambda block: None)
         logits = logits_at(output, position)
+        logits = None if logits is None else logits.detach()
         return [
             self._attribution(
                 task,
@@ -184,12 +186,19 @@ class Model:
                 scores.tokens[row],
                 None if scores.layers is None else scores.layers[:, row],
                 None if logits is None else logits[row],
+                {name: float(values[row]) for name, values in scores.extra.items()},
             )
             for row, task in enumerate(tasks)
         ]
 
     def _attribution(
-        self, task: _Task, request: _Request, tokens: Tensor, layers: Tensor | None, logits: Tensor | None
+        self,
+        task: _Task,
+        request: _Request,
+        tokens: Tensor,
+        layers: Tensor | None,
+        logits: Tensor | None,
+        extra: dict[str, float],
     ) -> Attribution:
         encoded, length = task.encoded, len(task.encoded.ids)
         index, label, probability = None, None, None
@@ -212,6 +221,7 @@ class Model:
             position=task.position,
             cut=encoded.cut,
             model=self.name,
+            extra=extra,
         )
 
     def check(self) -> list[float]:

@@ -18,11 +18,15 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from alti._errors import UnsupportedModelError
+from alti.structure import evaluating
 
 PREFIX = "alti_over_"
 
 
 class Listener(Protocol):
+    def receive(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Attention is about to be computed of these; what is returned must be equal to them."""
+
     def hear(self, probs: Tensor, value: Tensor) -> None:
         """Attention was computed: probabilities [B, H, T, S] and values [B, H, S, d]."""
 
@@ -48,22 +52,18 @@ def unheard() -> Iterator[None]:
 @contextmanager
 def overhearing(model: nn.Module, listener: Listener) -> Iterator[None]:
     """Evaluation mode, with attention told to `listener`; everything is as before afterwards."""
-    modules = list(model.modules())
-    training = [module for module in modules if module.training]
-    configs = {id(c): c for module in modules if isinstance(c := getattr(module, "config", None), PreTrainedConfig)}
+    found = (getattr(module, "config", None) for module in model.modules())
+    configs = {id(config): config for config in found if isinstance(config, PreTrainedConfig)}
     before = [(config, config._attn_implementation_internal) for config in configs.values()]
     token = _listener.set(listener)
     try:
-        for module in training:
-            module.training = False
         for config, name in before:
             config._attn_implementation_internal = _overheard(name)
-        yield
+        with evaluating(model):
+            yield
     finally:
         for config, name in before:
             config._attn_implementation_internal = name
-        for module in training:
-            module.training = True
         _listener.reset(token)
 
 
@@ -77,6 +77,7 @@ def _overheard(before: str | None) -> str:
         eager, listener = _eager(module), _listener.get()
         if listener is None:
             return ALL_ATTENTION_FUNCTIONS.get_interface(before, eager)(module, query, key, value, *args, **kwargs)
+        query, key, value = listener.receive(query, key, value)
         output, probs = eager(module, query, key, value, *args, **kwargs)
         groups = probs.shape[1] // value.shape[1]  # heads that share a key and a value
         listener.hear(probs, value if groups == 1 else value.repeat_interleave(groups, dim=1))

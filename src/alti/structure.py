@@ -1,6 +1,7 @@
 """Finds in a model the parts that its family's entry names."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from torch import nn
@@ -68,3 +69,16 @@ def _layers(module: nn.Module, path: list[str]) -> Iterator[nn.Module]:
     for name, child in module.named_children():
         if path[0] in ("*", name):
             yield from _layers(child, path[1:])
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """No dropout in here; afterwards every module is in the mode it was in."""
+    training = [module for module in model.modules() if module.training]
+    try:
+        for module in training:
+            module.training = False
+        yield
+    finally:
+        for module in training:
+            module.training = True

@@ -4,11 +4,11 @@ import operator
 from dataclasses import dataclass
 from typing import Any, Self
 
-import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from alti._errors import UnsupportedModelError, UsageError
+from alti.outputs import kind_of, probabilities
 from alti.structure import family_of, network, stacks_of
 
 KINDS = {  # the ending of a transformers class name: what its logits are
@@ -120,11 +120,9 @@ class Head:
                 label = tokenizer.convert_ids_to_tokens(index)
             return index, label, float(logits.softmax(-1)[index])
         label = str(self.config.id2label.get(index, index))
-        problem = getattr(self.config, "problem_type", None)
-        if problem == "regression" or (problem is None and len(logits) == 1):  # transformers' own rule for one logit
+        if kind_of(self.config, len(logits)) == "value":
             return index, label, None
-        one_by_one = problem == "multi_label_classification" or len(logits) == 1
-        return index, label, float((logits.sigmoid() if one_by_one else logits.softmax(-1))[index])
+        return index, label, float(probabilities(logits, self.config)[index])
 
 
 def _token_index(tokenizer: PreTrainedTokenizerBase, size: int, target: int | str) -> int:
@@ -150,11 +148,3 @@ def _integer(given: Any) -> int | None:
         return None if isinstance(given, bool | str) else operator.index(given)
     except TypeError:
         return None
-
-
-def logits_at(output: Any, position: Tensor | None) -> Tensor | None:
-    """The logits of the prediction: [B, C], or None for a model without a head."""
-    logits: Tensor | None = getattr(output, "logits", None)
-    if logits is None or logits.dim() == 2 or position is None:
-        return logits
-    return logits[torch.arange(len(logits), device=logits.device), position]

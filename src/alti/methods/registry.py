@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor, nn
@@ -47,6 +47,7 @@ class Scores:
     tokens: Tensor  # [B, T]  padding 0
     layers: Tensor | None = None  # [L, B, T, T]  a map per layer, for methods that have them
     output: Any = None  # the model's output, where the method computed it: saves another forward pass
+    extra: dict[str, Tensor] = field(default_factory=dict)  # [B] each: what there is to say about the whole
 
 
 Method = Callable[..., Scores]  # (model, inputs, target, *, options) -> Scores

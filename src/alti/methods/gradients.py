@@ -1,0 +1,158 @@
+"""Gradients of the prediction with respect to the vectors that stand for the text."""
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from alti._errors import LoadError, UsageError
+from alti.linear import Point, entering
+from alti.methods.registry import Inputs, Scores, Target, method
+from alti.outputs import logits_of, probabilities
+from alti.structure import evaluating, network
+
+Aggregate = Literal["l2", "mean_abs", "sum"]
+Of = Literal["probability", "logit"]
+Baseline = Literal["auto", "mask", "zero", "pad"]
+
+AT_ONCE = 64  # texts that integrated gradients puts through the model together
+
+
+@method
+def gradient(
+    model: nn.Module,
+    inputs: Inputs,
+    target: Target,
+    *,
+    aggregate: Aggregate = "l2",
+    at: Point = "word",
+    of: Of = "probability",
+) -> Scores:
+    """Gradient: how fast the prediction changes with each token's vector."""
+    _, slopes, output = _slopes(model, inputs, target, at, of)
+    return Scores(_aggregated(slopes, aggregate, inputs), output=output)
+
+
+@method
+def input_x_gradient(
+    model: nn.Module,
+    inputs: Inputs,
+    target: Target,
+    *,
+    aggregate: Aggregate = "l2",
+    at: Point = "word",
+    of: Of = "probability",
+) -> Scores:
+    """Gradient × input: the gradient times the token's vector."""
+    vectors, slopes, output = _slopes(model, inputs, target, at, of)
+    return Scores(_aggregated(vectors * slopes, aggregate, inputs), output=output)
+
+
+@method
+def integrated_gradients(
+    model: nn.Module,
+    inputs: Inputs,
+    target: Target,
+    *,
+    aggregate: Aggregate = "l2",
+    at: Point = "word",
+    of: Of = "probability",
+    steps: int = 100,
+    baseline: Baseline = "auto",
+) -> Scores:
+    """Integrated gradients: gradients averaged on the way from a text of [MASK] (or zeros, or padding), times the way.
+
+    Special tokens are the same at both ends and get 0. "auto" is "mask" where the tokenizer has one, "zero" elsewhere.
+    The result's `gap` is by how much the scores miss the change of the prediction (for the signed sum).
+    """
+    try:
+        from captum.attr import IntegratedGradients
+    except ImportError as error:
+        raise LoadError("integrated_gradients needs captum, which is not installed: pip install captum") from error
+    if steps < 1:
+        raise UsageError(f"steps = {steps} is not a number of steps: give 1 or more")
+    vectors, _, output = _slopes(model, inputs, target, at, of)
+    index = _index(output, target)
+
+    def value(given: Tensor, index: Tensor, position: Tensor | None, *tensors: Tensor) -> Tensor:
+        with evaluating(model), entering(model, at, lambda _: given):
+            found = network(model)(**dict(zip(inputs.tensors, tensors, strict=True)), return_dict=True)
+        return _value(model, found, Target(index, position), of)
+
+    with torch.enable_grad():
+        scores, gap = IntegratedGradients(value, multiply_by_inputs=True).attribute(
+            vectors,
+            _start(model, inputs, vectors, at, baseline),
+            additional_forward_args=(index, target.position, *inputs.tensors.values()),
+            n_steps=steps,
+            internal_batch_size=max(AT_ONCE, len(vectors)),
+            return_convergence_delta=True,
+        )
+    return Scores(_aggregated(scores.detach(), aggregate, inputs), output=output, extra={"gap": gap.detach()})
+
+
+def _slopes(model: nn.Module, inputs: Inputs, target: Target, at: Point, of: Of) -> tuple[Tensor, Tensor, Any]:
+    """The vectors [B, T, D] where the text enters, the gradient there, and the model's output."""
+    if at not in ("word", "embedding"):
+        raise UsageError(f"at = {at!r} is not a place: give 'word' (word embeddings) or 'embedding' (their sum)")
+    if of not in ("probability", "logit"):
+        raise UsageError(f"of = {of!r} cannot be differentiated: give 'probability' or 'logit'")
+    leaves: list[Tensor] = []
+
+    def leaf(x: Tensor) -> Tensor:
+        leaves.append(x.detach().requires_grad_())
+        return leaves[-1]
+
+    with torch.enable_grad(), evaluating(model), entering(model, at, leaf):
+        output = network(model)(**inputs.tensors, return_dict=True)
+        value = _value(model, output, target, of)
+    (slopes,) = torch.autograd.grad(value.sum(), leaves)
+    return leaves[0].detach(), slopes, output
+
+
+def _index(output: Any, target: Target) -> Tensor:
+    return logits_of(output, target.position).argmax(-1) if target.index is None else target.index
+
+
+def _value(model: nn.Module, output: Any, target: Target, of: Of) -> Tensor:
+    logits = logits_of(output, target.position)
+    values = probabilities(logits, network(model).config) if of == "probability" else logits
+    return values.gather(1, _index(output, target)[:, None])[:, 0]
+
+
+def _start(model: nn.Module, inputs: Inputs, vectors: Tensor, at: Point, baseline: Baseline) -> Tensor:
+    """Where the path of integrated gradients begins; special tokens are as they are: [B, T, D]."""
+    if baseline == "auto":
+        baseline = "zero" if inputs.mask_id is None else "mask"
+    if baseline == "zero":
+        return torch.where(inputs.special[..., None], vectors, 0)
+    fills = {"mask": inputs.mask_id, "pad": inputs.pad_id}
+    if baseline not in fills:
+        raise UsageError(f"baseline = {baseline!r} does not exist: choose auto, mask, zero or pad")
+    fill = fills[baseline]
+    if fill is None:
+        raise UsageError("baseline = 'mask', but this tokenizer has no mask token: use baseline='zero' or 'pad'")
+    ids = inputs.tensors["input_ids"]
+    found: list[Tensor] = []
+
+    def keep(x: Tensor) -> Tensor:
+        found.append(x.detach())
+        return x
+
+    with torch.no_grad(), evaluating(model), entering(model, at, keep):
+        network(model)(**inputs.tensors | {"input_ids": torch.where(inputs.special, ids, fill)})
+    return found[0]
+
+
+def _aggregated(x: Tensor, aggregate: Aggregate, inputs: Inputs) -> Tensor:
+    """One number per token: [B, T, D] -> [B, T]."""
+    x = x.to(torch.promote_types(x.dtype, torch.float32))
+    if aggregate == "l2":
+        scores = torch.linalg.vector_norm(x, dim=-1)
+    elif aggregate == "mean_abs":
+        scores = x.abs().mean(-1)
+    elif aggregate == "sum":
+        scores = x.sum(-1)
+    else:
+        raise UsageError(f"aggregate = {aggregate!r} does not exist: choose l2, mean_abs or sum")
+    return torch.where(inputs.mask, scores, 0)

@@ -1,0 +1,104 @@
+"""Signed, class-specific attributions from the linear view of a model."""
+
+import torch
+from torch import Tensor, nn
+
+from alti._errors import UnsupportedModelError
+from alti.blocks import Block, walk
+from alti.linear import View, linear_view
+from alti.methods.registry import Inputs, Scores, Target, method
+from alti.mixing import contributions
+from alti.outputs import contrast, logits_of
+from alti.structure import network
+
+
+@method
+def linear(model: nn.Module, inputs: Inputs, target: Target) -> Scores:
+    """Linear: each token's exact signed effect on the class, with attention, norms and activations held constant.
+
+    The class is read as its logit against the mean of the others. What biases carry is the result's `remainder`.
+    """
+    view = linear_view(model, inputs.tensors)
+    value = _contrast(model, view, target)
+    (slope,) = torch.autograd.grad(value.sum(), [view.start])
+    return _scores(slope, value, view, inputs)
+
+
+@method
+def absence(
+    model: nn.Module,
+    inputs: Inputs,
+    target: Target,
+    *,
+    value: float = 0.5,
+    response: float = 0.1,
+    messages: float = 0.5,
+) -> Scores:
+    """Absence: what speaks for the class and would leave with the token; signed, the most faithful here.
+
+    Two views of a missing token, each divided by its ℓ1 norm: its vector's effect, what attention carries counting
+    `value` and what attention answers counting `response`; and, `messages` times, all that it sent, replaced by what
+    the others send.
+    """
+    view = linear_view(model, inputs.tensors, value=value, response=response)
+    spoken = _contrast(model, view, target)
+    slope, *slopes = torch.autograd.grad(spoken.sum(), [view.start, *(sent.mixed for sent in view.messages)])
+    vectors = _products(slope, view)
+    sent = torch.stack([m.losses(s).sum(1) for m, s in zip(view.messages, slopes, strict=True)]).sum(0)
+    parts = [_shares(x.where(inputs.mask, 0)) for x in (vectors, sent)]
+    return Scores(parts[0] + messages * parts[1], output=view.output)
+
+
+@method
+def alti_logit(model: nn.Module, inputs: Inputs, target: Target, *, kernel: str = "auto") -> Scores:
+    """ALTI-logit: signed effects of the messages that attention carries, traced back to the input with ALTI."""
+    maps = _lower_maps(model, inputs, kernel)
+    view = linear_view(model, inputs.tensors)
+    value = _contrast(model, view, target)
+    slopes = torch.autograd.grad(value.sum(), [messages.mixed for messages in view.messages])
+    dtype = torch.promote_types(value.dtype, torch.float32)
+    scores = torch.zeros_like(inputs.mask, dtype=dtype)  # Σ_l Σ_ij S^l_ij R^{l−1}_jk, from the last layer down
+    for layer in reversed(range(len(slopes))):
+        sent = view.messages[layer].effects(slopes[layer]).sum(1)  # [B, T]  by each source, to all targets
+        above = (scores[:, None] @ maps[layer].to(scores))[:, 0] if layer < len(maps) else 0
+        scores = above + sent
+    return Scores(scores.where(inputs.mask, 0), output=view.output)
+
+
+def _lower_maps(model: nn.Module, inputs: Inputs, kernel: str) -> list[Tensor]:
+    """ALTI's map of every layer but the last."""
+    maps: list[Tensor] = []
+    latest: list[Block] = []
+
+    def visit(block: Block) -> None:
+        if block.cross:
+            raise UnsupportedModelError("this method multiplies maps of self-attention, and met cross-attention")
+        if latest:
+            maps.append(contributions(latest.pop(), kernel=kernel))
+        latest.append(block)
+
+    walk(model, inputs.tensors, visit)
+    return maps
+
+
+def _contrast(model: nn.Module, view: View, target: Target) -> Tensor:
+    with torch.enable_grad():
+        logits = logits_of(view.output, target.position)
+        index = logits.argmax(-1) if target.index is None else target.index
+        return contrast(logits, index, network(model).config)
+
+
+def _scores(slope: Tensor, value: Tensor, view: View, inputs: Inputs) -> Scores:
+    scores = _products(slope, view)
+    rest = value.detach() - scores.sum(-1)  # padding has no effect
+    return Scores(scores.where(inputs.mask, 0), output=view.output, extra={"remainder": rest})
+
+
+def _products(slope: Tensor, view: View) -> Tensor:
+    """Gradient · vector of every token, in float32 at least: [B, T]."""
+    dtype = torch.promote_types(slope.dtype, torch.float32)
+    return (slope.to(dtype) * view.start.detach().to(dtype)).sum(-1)
+
+
+def _shares(x: Tensor) -> Tensor:
+    return x / x.abs().sum(-1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)

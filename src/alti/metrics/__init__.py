@@ -1,0 +1,46 @@
+"""How good an attribution is, in numbers. A decorated function in any file of this folder is a metric everywhere."""
+
+import pkgutil
+from importlib import import_module
+
+from alti.metrics.anisotropy import anisotropy, cosine
+from alti.metrics.faithfulness import (
+    aopc,
+    aopc_bounds,
+    comprehensiveness,
+    mean_curve,
+    normalized_aopc,
+    probability_drop,
+    sufficiency,
+)
+from alti.metrics.plausibility import average_precision, token_f1
+from alti.metrics.registry import METRICS, Asking, Faithfulness, Metric, Predict, answer, metric
+from alti.metrics.robustness import agreement, jaccard, pairs, spearman
+
+for _module in pkgutil.iter_modules(__path__, f"{__name__}."):
+    import_module(_module.name)
+
+__all__ = [
+    "METRICS",
+    "Asking",
+    "Faithfulness",
+    "Metric",
+    "Predict",
+    "agreement",
+    "anisotropy",
+    "answer",
+    "aopc",
+    "aopc_bounds",
+    "average_precision",
+    "comprehensiveness",
+    "cosine",
+    "jaccard",
+    "mean_curve",
+    "metric",
+    "normalized_aopc",
+    "pairs",
+    "probability_drop",
+    "spearman",
+    "sufficiency",
+    "token_f1",
+]

@@ -1,0 +1,55 @@
+"""How much vectors point the same way: near 0 when they are spread, near 1 when all are in one narrow cone."""
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from alti._errors import UsageError
+
+if TYPE_CHECKING:
+    from alti.blocks import Block
+
+
+def cosine(vectors: Tensor, mask: Tensor | None = None) -> float:
+    """The mean cosine of two different vectors of [n, D], of those in the mask; of fewer than two, nan.
+
+    (‖Σ v̂‖² − n) / (n (n − 1)) with v̂ = v / ‖v‖. A vector that is zero points nowhere and is left out.
+    """
+    if vectors.ndim != 2:
+        raise UsageError(f"vectors of shape {list(vectors.shape)} are not a list of vectors: give [n, D]")
+    return float(_cosine(vectors, mask))
+
+
+def anisotropy(block: "Block", lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """The mean cosine of two outputs y_i of a block, and of two vectors T_ia, T_ib in one output: [B], [B].
+
+    `lengths` are the block's ‖T_ij‖ [B, T, S], as `alti.mixing.lengths` has them: 0 at padding. The second is the mean
+    over the outputs of two vectors or more.
+    """
+    lengths = lengths.to(torch.promote_types(lengths.dtype, torch.float32))  # 1 / length leaves the range of float16
+    real = lengths > torch.finfo(lengths.dtype).tiny ** 0.5  # the squares of shorter ones underflow
+    inverse = torch.where(real, 1 / lengths, 0)  # [B, T, S]
+    rows = _mean_of_pairs(_unit_sums(block, inverse), real.sum(-1))  # [B, T]
+    return _cosine(block.output, block.mask), rows.nanmean(-1)
+
+
+def _unit_sums(block: "Block", inverse: Tensor) -> Tensor:
+    """Σ_j T_ij / ‖T_ij‖, without any T_ij in memory: attention is divided by the length instead. [B, T, D]"""
+    sources = inverse[..., :-1] if block.cross else inverse
+    own = inverse[..., -1] if block.cross else inverse.gather(-1, block.own_columns()[..., None])[..., 0]  # [B, T]
+    value, weight = block.value.to(inverse), block.weight.to(inverse)
+    mixed = ((block.attn * sources[:, None]) @ value).transpose(1, 2).flatten(2)  # [B, T, H·d]
+    return mixed @ weight.flatten(0, 1) * block.scale[..., None] + block.residual * own[..., None]
+
+
+def _cosine(vectors: Tensor, mask: Tensor | None) -> Tensor:  # [..., n, D] -> [...]
+    vectors = vectors.double()
+    lengths = vectors.norm(dim=-1, keepdim=True)
+    real = lengths > 0 if mask is None else (lengths > 0) & mask[..., None]
+    return _mean_of_pairs(torch.where(real, vectors / lengths, 0).sum(-2), real.sum((-2, -1)))
+
+
+def _mean_of_pairs(total: Tensor, n: Tensor) -> Tensor:
+    """The mean product of two different of n unit vectors, from their sum [..., D]."""
+    return torch.where(n > 1, (total.square().sum(-1) - n) / (n * (n - 1)), torch.nan)

@@ -1,0 +1,192 @@
+"""Whether the tokens that are ranked highest are those the prediction rests on.
+
+Every metric here takes the token `ids` of one text, `keep` (True at tokens that are never ranked and never removed:
+special tokens, the [MASK] of a masked-position task) and one score per token. A removed token is deleted, or replaced
+where a `mask_id` is given. Without a token to remove a value is nan.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import accumulate
+from math import comb, nan
+from operator import itemgetter
+from statistics import fmean
+
+from torch import Tensor
+
+from alti._errors import UsageError
+from alti.metrics.registry import Asking, Faithfulness, Question, Vector, metric, ranking, share_of
+
+Keep = Sequence[bool] | Tensor
+Removed = frozenset[int]
+Extreme = Callable[[float, float], float]  # min or max
+
+BINS = (0.01, 0.05, 0.1, 0.2, 0.5)
+EXACT = 4  # up to so many tokens every order is searched
+RESOLUTION = 1e-6  # float32 probabilities that are closer differ by rounding
+
+
+@metric
+def comprehensiveness(
+    ids: Sequence[int],
+    keep: Keep,
+    scores: Vector,
+    *,
+    bins: Sequence[float] = BINS,
+    mask_id: int | None = None,
+    envelope: bool = False,
+) -> Asking[float]:
+    """How far the probability falls when the highest tokens are removed; more is better (DeYoung et al. 2020).
+
+    Σ_bins (p − p without the top ⌈n · bin⌉) / (|bins| + 1): the bin of no token counts in the mean, and is 0.
+    With `envelope` the probability never rises again as more tokens go, as in the released code of the ALTI paper.
+    """
+    ranked = _ranked(ids, keep, scores)
+    running = min if envelope else None
+    return (yield from _over_bins(ids, len(ranked), bins, mask_id, lambda k: ranked[:k], running))
+
+
+@metric
+def sufficiency(
+    ids: Sequence[int],
+    keep: Keep,
+    scores: Vector,
+    *,
+    bins: Sequence[float] = BINS,
+    mask_id: int | None = None,
+    envelope: bool = False,
+) -> Asking[float]:
+    """How far the probability falls when only the highest tokens are left; less is better (DeYoung et al. 2020).
+
+    Σ_bins (p − p of the top ⌈n · bin⌉) / (|bins| + 1): the bin of no token counts in the mean, and is 0.
+    With `envelope` the probability never falls again as more tokens come, as in the released code of the ALTI paper.
+    """
+    ranked = _ranked(ids, keep, scores)
+    running = max if envelope else None
+    return (yield from _over_bins(ids, len(ranked), bins, mask_id, lambda k: ranked[k:], running))
+
+
+@metric
+def probability_drop(
+    ids: Sequence[int],
+    keep: Keep,
+    scores: Vector,
+    *,
+    steps: int = 30,
+    mask_id: int | None = None,
+    envelope: bool = False,
+) -> Asking[list[float]]:
+    """The probability of the whole text, then with the top 1, 2, …, `steps` tokens removed (or all there are)."""
+    if steps < 0:
+        raise UsageError(f"steps = {steps!r} is no number of tokens to remove: give 0 or more")
+    ranked = _ranked(ids, keep, scores)[:steps]
+    curve = yield [_without(ids, ranked[:k], mask_id) for k in range(len(ranked) + 1)]
+    return list(accumulate(curve, min)) if envelope else curve
+
+
+def mean_curve(curves: Iterable[Sequence[float]]) -> tuple[list[float], list[int]]:
+    """The mean of probability-drop curves at each step over the texts that are so long, and how many these are."""
+    curves = list(curves)
+    longest = max(map(len, curves), default=0)
+    steps = [[curve[k] for curve in curves if k < len(curve)] for k in range(longest)]
+    return [fmean(step) for step in steps], [len(step) for step in steps]
+
+
+@metric
+def aopc(ids: Sequence[int], keep: Keep, scores: Vector, *, mask_id: int | None = None) -> Asking[float]:
+    """The area over the curve: the mean of p − p without the top k tokens, over k = 1 … n (Samek et al. 2017)."""
+    full, *left = yield from probability_drop.ask(ids, keep, scores, steps=len(ids), mask_id=mask_id)
+    return full - fmean(left) if left else nan
+
+
+@metric
+def normalized_aopc(
+    ids: Sequence[int], keep: Keep, scores: Vector, *, beam: int = 5, mask_id: int | None = None
+) -> Asking[float]:
+    """AOPC between the least (0) and the most (1) that any order of this text reaches (Edin et al. 2025).
+
+    What a model's probabilities allow differs from text to text and from model to model: only the normalised value can
+    be compared between them. An order beyond the bounds that the search has found moves them; nan where they are equal
+    up to rounding.
+    """
+    own = yield from aopc.ask(ids, keep, scores, mask_id=mask_id)
+    lower, upper = yield from aopc_bounds.ask(ids, keep, beam=beam, mask_id=mask_id)
+    lower, upper = min(lower, own), max(upper, own)
+    return (own - lower) / (upper - lower) if upper - lower > RESOLUTION else nan
+
+
+@Faithfulness
+def aopc_bounds(
+    ids: Sequence[int], keep: Keep, *, beam: int = 5, mask_id: int | None = None
+) -> Asking[tuple[float, float]]:
+    """The least and the most AOPC of any order in which the tokens of a text can be removed, by beam search.
+
+    Of the orders that have removed the same tokens only the best is followed, so that up to 4 tokens the bounds are
+    exact. Both searches ask in the same n + 1 rounds, each at most beam · n questions in one.
+    """
+    if beam < 1:
+        raise UsageError(f"beam = {beam!r} searches nothing: give 1 or more")
+    removable = _ranked(ids, keep, [0.0] * len(ids))
+    n = len(removable)
+    if not n:
+        return nan, nan
+    width = max(beam, comb(n, n // 2)) if n <= EXACT else beam
+    [full] = yield [list(ids)]
+    sums: dict[Extreme, dict[Removed, float]] = {min: {frozenset(): 0.0}, max: {frozenset(): 0.0}}  # Σ p on the way
+    for _ in removable:
+        passed = [removed for beams in sums.values() for removed in beams]
+        ahead = list(dict.fromkeys(larger for removed in passed for larger in _larger(removed, removable)))
+        answers = yield [_without(ids, removed, mask_id) for removed in ahead]
+        p = dict(zip(ahead, answers, strict=True))
+        sums = {extreme: _step(beams, p, removable, extreme, width) for extreme, beams in sums.items()}
+    [lowest], [highest] = sums[min].values(), sums[max].values()  # every order ends with all tokens removed
+    return full - highest / n, full - lowest / n
+
+
+def _step(
+    beams: dict[Removed, float], p: dict[Removed, float], removable: list[int], extreme: Extreme, width: int
+) -> dict[Removed, float]:
+    """The best sums with one more token removed."""
+    found: dict[Removed, float] = {}
+    for removed, total in beams.items():
+        for larger in _larger(removed, removable):
+            found[larger] = extreme(found.get(larger, total + p[larger]), total + p[larger])
+    return dict(sorted(found.items(), key=itemgetter(1), reverse=extreme is max)[:width])
+
+
+def _larger(removed: Removed, removable: list[int]) -> list[Removed]:
+    return [removed | {i} for i in removable if i not in removed]
+
+
+def _over_bins(
+    ids: Sequence[int],
+    n: int,
+    bins: Sequence[float],
+    mask_id: int | None,
+    removed: Callable[[int], Sequence[int]],
+    running: Extreme | None,
+) -> Asking[float]:
+    """Σ_bins (p − p without removed(k)) / (|bins| + 1), with the running minimum or maximum of p from k = 0 on."""
+    if not n:
+        return nan
+    counts = sorted(share_of(n, share) for share in bins)
+    asked = [0, *counts] if running else counts
+    full, *left = yield [list(ids), *(_without(ids, removed(k), mask_id) for k in asked)]
+    if running:
+        _, *left = accumulate(left, running)
+    return sum(full - p for p in left) / (len(bins) + 1)
+
+
+def _ranked(ids: Sequence[int], keep: Keep, scores: Vector) -> list[int]:
+    """Positions of the tokens that can be removed, the highest score first."""
+    order: list[int] = ranking(scores).tolist()
+    if not len(ids) == len(keep) == len(order):
+        given = f"{len(ids)} ids, {len(keep)} keep and {len(order)} scores"
+        raise UsageError(f"{given} are not of one text: give one of each per token")
+    return [i for i in order if not keep[i]]
+
+
+def _without(ids: Sequence[int], removed: Collection[int], mask_id: int | None) -> Question:
+    gone = set(removed)
+    if mask_id is None:
+        return [token for i, token in enumerate(ids) if i not in gone]
+    return [mask_id if i in gone else token for i, token in enumerate(ids)]
