@@ -208,3 +208,74 @@ def test_progress_goes_to_a_terminal_on_stderr_only(folder, tmp_path):
     assert "100%" in done.stdout  # what the terminal showed
     assert "40 texts explained" in done.stdout
     assert len((tmp_path / "out").read_text().splitlines()) == 40
+
+
+@pytest.fixture
+def texts(tmp_path):
+    file = tmp_path / "texts.tsv"
+    file.write_text("sentence\tlabel\nA clever film\t1\nA bad and clumsy plot\t0\n\t1\n")
+    return file
+
+
+def test_bench(run, folder, texts, tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    asked = ("bench", "-m", folder, "--data", texts, "--methods", "random,alti,alti:p=2,linear", "--out", rows)
+    code, out, err = run(*asked)
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()[3:7]] == ["random", "alti", "alti:p=2", "linear"]
+    assert "2 texts; 95 % bootstrap intervals" in out
+    assert "Passed over: 1 (" in out
+    assert "forward passes in" in err
+    assert f"rows in {rows}" in err
+    again = run(*asked)
+    assert again[1] == out  # nothing left to do, the same tables
+    for form, start in (("markdown", "**"), ("latex", "\\begin{table}"), ("csv", "method,")):
+        code, out, _ = run(*asked, "--format", form)
+        assert (code, out[: len(start)]) == (0, start)
+    _, out, _ = run(*asked, "--json")
+    found = json.loads(out)
+    assert found["tables"][0]["rows"][1]["method"] == "alti"
+    assert found["work"]["passes"] > 0
+
+
+def test_bench_draws_curves(run, folder, texts, tmp_path):
+    metrics = "probability_drop,aopc,normalized_aopc"
+    asked = ("--methods", "alti", "--metrics", metrics, "--out", tmp_path / "rows.jsonl", "--json")
+    code, out, _ = run("bench", "-m", folder, "--data", texts, *asked)
+    found = json.loads(out)
+    assert code == 0
+    assert found["curves"]["alti probability_drop"]["texts"][0] == 2
+    assert 0 <= found["tables"][0]["rows"][0]["normalized_aopc ↑"]["value"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("--data", "nowhere.csv"), 2, "nowhere.csv"),
+        (("--data", "TEXTS", "--methods", "lime"), 2, "method 'lime' does not exist"),
+        (("--data", "TEXTS", "--metrics", "accuracy"), 2, "metric 'accuracy' does not exist"),
+        (("--data", "TEXTS", "--metrics", ","), 2, "names nothing"),
+        (("--data", "TEXTS", "--text-column", "body"), 2, "body"),
+        (("--data", "TEXTS", "--format", "html"), 2, "choose text, markdown, latex or csv"),
+        (("--data", "TEXTS", "--first", "0"), 2, "give 1 or more"),
+    ],
+)
+def test_bench_errors(run, folder, texts, tmp_path, arguments, code, message):
+    given = [str(texts) if argument == "TEXTS" else argument for argument in arguments]
+    found, out, err = run("bench", "-m", folder, "--out", tmp_path / "rows.jsonl", *given)
+    assert (found, out) == (code, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_compare(run, folder):
+    code, out, _ = run("compare", "A clever film", "-m", folder, "--methods", "alti,linear,gradient:aggregate=sum")
+    head, *lines = out.splitlines()[1:]
+    assert code == 0
+    assert head.split() == ["alti", "linear", "gradient:aggregate=sum"]
+    assert [line.split()[0] for line in lines] == ["A", "clever", "film"]
+    assert sum(abs(float(line.split()[2])) for line in lines) == pytest.approx(1, abs=2e-3)
+    code, out, _ = run("compare", "A clever film", "-m", folder, "--json")
+    assert [json.loads(line)["method"] for line in out.splitlines()][:2] == ["alti", "absence"]
+    code, _, err = run("compare", "A clever film", "-m", folder, "--methods", "lime")
+    assert (code, "method 'lime' does not exist" in err) == (2, True)

@@ -14,6 +14,9 @@ from alti import FAMILIES, AltiError, LoadError, UsageError, __version__
 
 if TYPE_CHECKING:
     from alti import Attribution, Model
+    from alti.bench import Progress
+
+COMPARED = "alti,absence,linear,input_x_gradient,attention_rollout"
 
 app = typer.Typer(
     help="Show how a Transformer mixes its input and which tokens a prediction rests on.",
@@ -118,6 +121,102 @@ def check(
 
 
 @app.command()
+def compare(
+    text: Annotated[str, typer.Argument(help="The text.")],
+    model: ModelName = None,
+    methods: Annotated[str, typer.Option(help="Method names, by commas; alti:p=2 gives an option.")] = COMPARED,
+    target: Annotated[str | None, typer.Option(help="Label or its index; or a token. Default: the prediction.")] = None,
+    tokens: Annotated[bool, typer.Option("--tokens", help="Show tokens instead of words.")] = False,
+    truncate: Annotated[bool, typer.Option("--truncate", help="Cut a text that is too long.")] = False,
+    device: Device = "auto",
+    dtype: Dtype = None,
+    as_json: Json = False,
+) -> None:
+    """Explain one text with several methods, side by side."""
+    from alti.bench import parsed
+
+    specs = {spec: parsed(spec) for spec in _names(methods)}
+    loaded = _load(model, device, dtype)
+    found = {
+        spec: loaded.explain(text, method=name, target=target, truncate=truncate, layers=False, **options)
+        for spec, (name, options) in specs.items()
+    }
+    if as_json:
+        for result in found.values():
+            print(json.dumps(result.to_dict()))
+        return
+    shown = {spec: result if tokens else result.words() for spec, result in found.items()}
+    first = next(iter(shown.values()))
+    if first.label is not None:
+        print(first.label if first.probability is None else f"{first.label} {first.probability:.3f}")
+    columns = {spec: _shares(result) for spec, result in shown.items()}
+    _table([{"": token, **{s: columns[s][i] for s in columns}} for i, token in enumerate(first.tokens)], False, right=1)
+
+
+@app.command()
+def bench(
+    data: Annotated[str, typer.Option(help="A parquet, JSONL, CSV, TSV or text file, or a hub name (NAME:CONFIG).")],
+    model: ModelName = None,
+    methods: Annotated[
+        str | None, typer.Option(help="Names, by commas; alti:p=2 gives an option. Default: all.")
+    ] = None,
+    metrics: Annotated[str, typer.Option(help="Names, by commas.")] = "comprehensiveness,sufficiency",
+    split: Annotated[str | None, typer.Option(help="Of the data.")] = None,
+    text_column: Annotated[str | None, typer.Option(help="Default: text, sentence, …")] = None,
+    label_column: Annotated[str | None, typer.Option(help="Default: label.")] = None,
+    rationale_column: Annotated[str | None, typer.Option(help="Weights of words, for plausibility.")] = None,
+    first: Annotated[int | None, typer.Option(help="Only so many rows, from the top.")] = None,
+    sample: Annotated[int | None, typer.Option(help="Only so many rows, drawn with --seed.")] = None,
+    seed: Annotated[int, typer.Option()] = 0,
+    mask: Annotated[bool, typer.Option("--mask", help="Mask tokens instead of deleting them.")] = False,
+    envelope: Annotated[
+        bool, typer.Option("--envelope", help="Running extremes, as the paper's released code.")
+    ] = False,
+    truncate: Annotated[bool, typer.Option("--truncate", help="Cut texts that are too long.")] = False,
+    keep_scores: Annotated[bool, typer.Option("--keep-scores", help="Write the scores into the rows too.")] = False,
+    out: Annotated[Path, typer.Option(help="The rows; a run that was stopped goes on from there.")] = Path(
+        "bench.jsonl"
+    ),
+    form: Annotated[str, typer.Option("--format", help="text, markdown, latex or csv.")] = "text",
+    device: Device = "auto",
+    dtype: Dtype = None,
+    as_json: Json = False,
+) -> None:
+    """Compare methods on a data set: which tokens matter, by how much the prediction suffers without them?"""
+    from alti.bench import PAPER, Plan, curves, load_rows, run, summary, work
+
+    if form not in ("text", "markdown", "latex", "csv"):
+        raise UsageError(f"--format {form} does not exist: choose text, markdown, latex or csv")
+    plan = Plan(
+        model=model or "default",
+        data=data,
+        methods=tuple(_names(methods)) if methods else PAPER,
+        metrics=tuple(_names(metrics)),
+        split=split,
+        text=text_column,
+        label=label_column,
+        rationale=rationale_column,
+        first=first,
+        sample=sample,
+        seed=seed,
+        mask=mask,
+        envelope=envelope,
+        truncate=truncate,
+        keep_scores=keep_scores,
+    )
+    _watched(run(plan, _load(model, device, dtype), out), out)
+    plan, rows = load_rows(out)
+    tables, spent = summary(plan, rows), work(rows)
+    if as_json:
+        plain = [table.to_dict() for table in tables]
+        print(json.dumps({"tables": plain, "curves": curves(plan, rows), "work": spent}))
+    else:
+        print("\n".join(getattr(table, form)() for table in tables), end="")
+    passes, single, seconds = (f"{spent.get(key, 0):,.0f}" for key in ("passes", "unbatched", "seconds"))
+    print(f"alti: {passes} forward passes in {seconds} s, {single} if one by one; rows in {out}", file=sys.stderr)
+
+
+@app.command()
 def families(as_json: Json = False) -> None:
     """List the model families that can be read."""
     rows = [
@@ -143,6 +242,37 @@ def methods(as_json: Json = False) -> None:
         shown = own if as_json else " ".join(f"{key}={default}" for key, default in own.items())
         rows.append({"method": name, "options": shown, "what": summary_of(name)})
     _table(rows, as_json)
+
+
+def _names(given: str) -> list[str]:
+    names = [name.strip() for name in given.split(",") if name.strip()]
+    if not names:
+        raise UsageError(f"{given!r} names nothing: give names, separated by commas")
+    return list(dict.fromkeys(names))
+
+
+def _shares(result: "Attribution") -> list[str]:
+    """Scores as shares of their ℓ1 norm, so that methods can be compared."""
+    total = float(result.scores.abs().sum()) or 1.0
+    signed = bool((result.scores < 0).any())
+    return [f"{score / total:+.3f}" if signed else f"{score / total:.3f}" for score in result.scores.tolist()]
+
+
+def _watched(steps: "Iterator[Progress]", out: Path) -> None:
+    """Run to the end, with a bar and the time left where someone watches; what was computed stays in the file."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("alti"), BarColumn(), MofNCompleteColumn(), TextColumn("texts, left"), TimeRemainingColumn())
+    console = Console(stderr=True)
+    try:
+        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+            task = bar.add_task("alti", total=None)
+            for step in steps:
+                bar.update(task, completed=step.texts, total=step.total)
+    except KeyboardInterrupt:
+        print(f"alti: stopped; the same command goes on from {out}", file=sys.stderr)
+        raise typer.Exit(130) from None
 
 
 class _Lines:
@@ -220,7 +350,8 @@ def _print(result: "Attribution", as_json: bool, tokens: bool) -> None:
     print(json.dumps(result.to_dict()) if as_json else result.render(words=not tokens), flush=True)
 
 
-def _table(rows: list[dict[str, Any]], as_json: bool) -> None:
+def _table(rows: list[dict[str, Any]], as_json: bool, *, right: int | None = None) -> None:
+    """A table; columns from number `right` on are numbers."""
     if as_json:
         for row in rows:
             print(json.dumps(row))
@@ -229,8 +360,9 @@ def _table(rows: list[dict[str, Any]], as_json: bool) -> None:
     from rich.table import Table
 
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in rows[0]:
-        table.add_column(column.replace("_", " "), overflow="fold")
+    for number, column in enumerate(rows[0]):
+        numeric = right is not None and number >= right
+        table.add_column(column.replace("_", " "), overflow="fold", justify="right" if numeric else "left")
     for row in rows:
         cells = ["yes" if cell is True else "" if cell is False else str(cell) for cell in row.values()]
         table.add_row(*cells)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -30,19 +30,19 @@ Text = str | tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
+class Request:
     """What the user asked for, the same for every text."""
 
-    method: str
-    index: int | None
-    position: int | None
-    layers: bool
-    truncate: bool
-    options: dict[str, Any]
+    method: str = "alti"
+    index: int | None = None
+    position: int | None = None
+    layers: bool = False
+    truncate: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
+class Task:
     """A text as tokens, and the position its prediction is read from."""
 
     encoded: Encoded
@@ -94,7 +94,7 @@ class Model:
         the token whose prediction is explained, in models that predict at every token; `options` are the method's own.
         """
         request = self._request(method, target, position, layers, truncate, options)
-        return self._explained([self._task(text, text_pair, request)], request)[0]
+        return self._explained([self.task(text, text_pair, request)], request)[0]
 
     def explain_all(
         self,
@@ -120,15 +120,15 @@ class Model:
         request = self._request(method, target, position, layers, truncate, options)
         return self._explain_all(iter(texts), request, batch_size if self.head.takes_batches else 1)
 
-    def _explain_all(self, texts: Iterator[Text], request: _Request, batch_size: int) -> Iterator[Attribution]:
+    def _explain_all(self, texts: Iterator[Text], request: Request, batch_size: int) -> Iterator[Attribution]:
         """Windows of growing size, so that the first results come soon; sorted by length inside each."""
         largest = 1 if request.layers or batch_size == 1 else WINDOW
         batches = 1
         while True:
-            tasks: list[_Task] = []
+            tasks: list[Task] = []
             wrong: Exception | None = None
             try:
-                tasks.extend(self._task(*_pair(text), request) for text in islice(texts, batches * batch_size))
+                tasks.extend(self.task(*_pair(text), request) for text in islice(texts, batches * batch_size))
             except Exception as error:  # raised when its turn comes
                 wrong = error
             yield from self._in_order(tasks, request, batch_size)
@@ -138,7 +138,7 @@ class Model:
                 return
             batches = min(2 * batches, largest)
 
-    def _in_order(self, tasks: list[_Task], request: _Request, batch_size: int) -> Iterator[Attribution]:
+    def _in_order(self, tasks: list[Task], request: Request, batch_size: int) -> Iterator[Attribution]:
         """Computed by length, given in the order of the texts."""
         by_length = sorted(range(len(tasks)), key=lambda i: len(tasks[i].encoded.ids))
         done: dict[int, Attribution] = {}
@@ -152,32 +152,38 @@ class Model:
 
     def _request(
         self, method: str, target: int | str | None, position: int | None, layers: bool, truncate: bool, options: Any
-    ) -> _Request:
+    ) -> Request:
         """Everything that can be wrong before a text is read is wrong here."""
         methods.validate(method, options)
         index = self.head.index(self.encoder.tokenizer, target)
-        return _Request(method, index, position, layers, truncate, options)
+        return Request(method, index, position, layers, truncate, options)
 
-    def _task(self, text: str, text_pair: str | None, request: _Request) -> _Task:
+    def task(self, text: str, text_pair: str | None, request: Request) -> Task:
+        """A text as tokens, for callers who batch by themselves."""
         encoded = self.encoder.encode(text, text_pair, truncate=request.truncate)
         mask_id = self.encoder.tokenizer.mask_token_id
-        return _Task(encoded, self.head.position(encoded.ids, mask_id, request.position))
+        return Task(encoded, self.head.position(encoded.ids, mask_id, request.position))
 
-    def _explained(self, tasks: list[_Task], request: _Request) -> list[Attribution]:
-        """One batch."""
+    def batch(self, tasks: list[Task], request: Request) -> tuple[Inputs, Target]:
+        """Several texts as what a method takes."""
         inputs = self.encoder.collate([task.encoded for task in tasks])
         places = [task.position for task in tasks if task.position is not None]
         position = torch.tensor(places, device=inputs.mask.device) if places else None
-        index = (
-            None if request.index is None else torch.full_like(inputs.special[:, 0], request.index, dtype=torch.long)
-        )
+        index = None
+        if request.index is not None:
+            index = torch.full_like(inputs.special[:, 0], request.index, dtype=torch.long)
+        return inputs, Target(index, position)
+
+    def _explained(self, tasks: list[Task], request: Request) -> list[Attribution]:
+        """One batch."""
+        inputs, target = self.batch(tasks, request)
         with _sentence_on_memory(inputs):
             asked = {"layers": request.layers, **request.options}
-            scores = methods.run(request.method, self.model, inputs, Target(index, position), **asked)
+            scores = methods.run(request.method, self.model, inputs, target, **asked)
             output = scores.output
             if output is None:
                 output = walk(self.model, inputs.tensors, lambda block: None)
-        logits = logits_at(output, position)
+        logits = logits_at(output, target.position)
         logits = None if logits is None else logits.detach()
         return [
             self._attribution(
@@ -193,8 +199,8 @@ class Model:
 
     def _attribution(
         self,
-        task: _Task,
-        request: _Request,
+        task: Task,
+        request: Request,
         tokens: Tensor,
         layers: Tensor | None,
         logits: Tensor | None,
@@ -249,7 +255,7 @@ class Model:
             return
         if kind != "sequence":
             return
-        task = self._task(SENTENCES[0], None, self._request("alti", None, None, False, True, {}))
+        task = self.task(SENTENCES[0], None, self._request("alti", None, None, False, True, {}))
         tensors = self.encoder.collate([task.encoded]).tensors
         with torch.enable_grad():
             output = network(self.model)(**tensors, output_hidden_states=True, return_dict=True)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -84,6 +85,12 @@ class Table:
                     f"row {name!r} has {len(cells)} cells under the columns {', '.join(self.columns)}: "
                     "give one cell for each column but the first, which heads the rows' names"
                 )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists, numbers and strings, ready for JSON; what is nan becomes None."""
+        rows = [{self.columns[0]: name} | {c: _plain(x) for c, x in zip(self.columns[1:], cells, strict=True)}
+                for name, cells in self.rows]  # fmt: skip
+        return {"title": self.title, "rows": rows, "note": self.note}
 
     def markdown(self, digits: int = 3) -> str:
         """The table for a README; best in bold."""
@@ -185,6 +192,13 @@ def _numbers(cell: Cell | str | None, wide: bool) -> list[str]:
         numbers = [cell.value, *(cell.interval or (math.nan, math.nan))]
         return ["" if math.isnan(number) else repr(float(number)) for number in numbers[: 3 if wide else 1]]
     return [cell or "", *[""] * (2 if wide else 0)]
+
+
+def _plain(cell: Cell | str | None) -> Any:
+    if not isinstance(cell, Cell):
+        return cell
+    ends = {"low": cell.interval[0], "high": cell.interval[1]} if cell.interval else {}
+    return {"value": None if math.isnan(cell.value) else cell.value, **ends, "best": cell.best}
 
 
 def bootstrap(

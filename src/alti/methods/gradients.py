@@ -30,7 +30,7 @@ def gradient(
 ) -> Scores:
     """Gradient: how fast the prediction changes with each token's vector."""
     _, slopes, output = _slopes(model, inputs, target, at, of)
-    return Scores(_aggregated(slopes, aggregate, inputs), output=output)
+    return Scores(aggregated(slopes, aggregate, inputs), output=output, vectors=slopes)
 
 
 @method
@@ -45,7 +45,8 @@ def input_x_gradient(
 ) -> Scores:
     """Gradient × input: the gradient times the token's vector."""
     vectors, slopes, output = _slopes(model, inputs, target, at, of)
-    return Scores(_aggregated(vectors * slopes, aggregate, inputs), output=output)
+    products = vectors * slopes
+    return Scores(aggregated(products, aggregate, inputs), output=output, vectors=products)
 
 
 @method
@@ -88,7 +89,8 @@ def integrated_gradients(
             internal_batch_size=max(AT_ONCE, len(vectors)),
             return_convergence_delta=True,
         )
-    return Scores(_aggregated(scores.detach(), aggregate, inputs), output=output, extra={"gap": gap.detach()})
+    scores, extra = scores.detach(), {"gap": gap.detach()}
+    return Scores(aggregated(scores, aggregate, inputs), output=output, vectors=scores, extra=extra)
 
 
 def _slopes(model: nn.Module, inputs: Inputs, target: Target, at: Point, of: Of) -> tuple[Tensor, Tensor, Any]:
@@ -144,7 +146,7 @@ def _start(model: nn.Module, inputs: Inputs, vectors: Tensor, at: Point, baselin
     return found[0]
 
 
-def _aggregated(x: Tensor, aggregate: Aggregate, inputs: Inputs) -> Tensor:
+def aggregated(x: Tensor, aggregate: Aggregate, inputs: Inputs) -> Tensor:
     """One number per token: [B, T, D] -> [B, T]."""
     x = x.to(torch.promote_types(x.dtype, torch.float32))
     if aggregate == "l2":

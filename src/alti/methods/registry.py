@@ -47,6 +47,7 @@ class Scores:
     tokens: Tensor  # [B, T]  padding 0
     layers: Tensor | None = None  # [L, B, T, T]  a map per layer, for methods that have them
     output: Any = None  # the model's output, where the method computed it: saves another forward pass
+    vectors: Tensor | None = None  # [B, T, D]  what `tokens` aggregates, for methods with an option `aggregate`
     extra: dict[str, Tensor] = field(default_factory=dict)  # [B] each: what there is to say about the whole
 
 

@@ -1,0 +1,258 @@
+"""Compares attribution methods on a data set: a row per text and method, written as it goes and resumed where it was.
+
+Texts go in chunks of fixed composition, so that a run that was stopped and continued computes what it would have
+computed anyway, to the bit. All questions that the metrics of a chunk ask go through the model together.
+"""
+
+import json
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+from alti import methods
+from alti._errors import LoadError, UsageError
+from alti.data import Example, Skipped, read, sample
+from alti.judging import BY_SIZE, PLAUSIBILITY, Judge, Row, Setting, Spec
+from alti.metrics import METRICS, mean_curve
+from alti.model import Model
+from alti.tables import Cell, Table, bootstrap, paired
+
+FORMAT = 1
+CHUNK = 32  # texts whose questions go through the model together
+SMALLER_IS_BETTER = {"sufficiency"}
+CURVES = {"probability_drop"}
+PAPER = (
+    "random",
+    "gradient",
+    "input_x_gradient",
+    "input_x_gradient:aggregate=mean_abs",
+    "input_x_gradient:aggregate=sum",
+    "integrated_gradients",
+    "integrated_gradients:aggregate=mean_abs",
+    "integrated_gradients:aggregate=sum",
+    "attention",
+    "attention_rollout",
+    "norms",
+    "globenc",
+    "alti",
+    "alti:p=2",
+    "alti_ln2",
+    "occlusion",
+    "linear",
+    "alti_logit",
+    "absence",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run computes; a file of rows belongs to one plan."""
+
+    model: str
+    data: str
+    methods: tuple[str, ...] = PAPER
+    metrics: tuple[str, ...] = ("comprehensiveness", "sufficiency")
+    split: str | None = None
+    text: str | None = None  # column
+    label: str | None = None
+    rationale: str | None = None
+    first: int | None = None  # only so many rows, from the top
+    sample: int | None = None  # only so many, drawn by chance
+    seed: int = 0
+    mask: bool = False  # removed tokens are masked, not deleted
+    envelope: bool = False  # the released code's running extreme
+    truncate: bool = False
+    keep_scores: bool = False
+    chunk: int = CHUNK
+
+    def __post_init__(self) -> None:
+        if not self.methods or not self.metrics:
+            raise UsageError("a benchmark needs at least one method and one metric")
+        for name in self.metrics:
+            if name not in METRICS and name not in PLAUSIBILITY:
+                raise UsageError(f"metric {name!r} does not exist: choose from {', '.join([*METRICS, *PLAUSIBILITY])}")
+        for name in ("first", "sample", "chunk"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"{name} = {value} is not a number of texts: give 1 or more")
+        for spec in self.methods:
+            parsed(spec)
+
+    def setting(self) -> Setting:
+        """What the plan says about every text."""
+        specs = {spec: parsed(spec) for spec in self.methods}
+        return Setting(specs, self.metrics, self.mask, self.envelope, self.truncate, self.keep_scores)
+
+    def rows(self) -> Iterator[Example | Skipped]:
+        """The rows of the data that the plan covers."""
+        columns = {"text": self.text, "label": self.label, "rationale": self.rationale}
+        found = islice(read(self.data, split=self.split, **columns), self.first)
+        return iter(found) if self.sample is None else iter(sample(found, self.sample, self.seed))
+
+
+def parsed(spec: str) -> Spec:
+    """`alti:p=2` is the method alti with the option p = 2."""
+    name, *given = spec.split(":")
+    options: dict[str, Any] = {}
+    for pair in given:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise UsageError(f"method {spec!r} has an option without a value: write NAME:OPTION=VALUE, like alti:p=2")
+        try:
+            options[key] = json.loads(value)
+        except json.JSONDecodeError:
+            options[key] = value
+    methods.validate(name, options)
+    return Spec(name, options)
+
+
+class Progress(NamedTuple):
+    """How far a run is."""
+
+    texts: int  # done, those that were done before included
+    total: int | None
+
+
+def run(plan: Plan, model: Model, file: Path) -> Iterator[Progress]:
+    """Compute the rows of a plan that a file does not hold yet, and add them to it."""
+    done = _done(plan, file)
+    judge = Judge(model, plan.setting())
+    total = sum(1 for _ in plan.rows()) if Path(plan.data).exists() else plan.sample or plan.first
+    rows, texts = plan.rows(), 0
+    with file.open("a", encoding="utf-8") as out:
+        if not file.stat().st_size:
+            _write(out, [{"alti_bench": FORMAT, **asdict(plan)}])
+        while chunk := list(islice(rows, plan.chunk)):
+            if not all(_complete(row.number, plan, done) for row in chunk):
+                computed = judge.rows(chunk)
+                _write(out, [row for row in computed if (row.get("text"), row.get("method")) not in done])
+            texts += len(chunk)
+            yield Progress(texts, total)
+
+
+def _complete(number: int, plan: Plan, done: set[tuple[int, str | None]]) -> bool:
+    """Whether a text was passed over, or has a row for every method."""
+    return (number, None) in done or done.issuperset((number, spec) for spec in plan.methods)
+
+
+def _write(out: TextIO, rows: list[Row]) -> None:
+    """All at once, and onto the disk: a run that is killed loses a chunk at the most."""
+    out.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    out.flush()
+    os.fsync(out.fileno())
+
+
+def load_rows(file: Path) -> tuple[Plan, list[Row]]:
+    """The plan of a file and its complete rows."""
+    try:
+        lines = file.read_bytes().decode("utf-8", errors="replace").splitlines(keepends=True)
+        found = [json.loads(line) for line in lines if line.endswith("\n")]
+        if not found or found[0].pop("alti_bench", None) != FORMAT:
+            raise ValueError("it does not begin with a plan")
+        plain: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in found[0].items()}
+        return Plan(**plain), found[1:]
+    except (OSError, ValueError, TypeError) as error:
+        raise LoadError(f"{file} is no file of benchmark rows that alti can read ({error}): name another") from error
+
+
+def _done(plan: Plan, file: Path) -> set[tuple[int, str | None]]:
+    """What a file holds already; a line that was cut off in the middle is taken out of it."""
+    if not file.exists() or not file.stat().st_size:
+        return set()
+    content = file.read_bytes()
+    if not content.endswith(b"\n"):
+        with file.open("r+b") as out:
+            out.truncate(content.rfind(b"\n") + 1)
+    if not file.stat().st_size:
+        return set()
+    before, rows = load_rows(file)
+    if before != plan:
+        old, new = asdict(before), asdict(plan)
+        other = ", ".join(f"{key} = {old[key]!r}" for key in new if old[key] != new[key])
+        raise UsageError(f"{file} holds the rows of another run ({other}): name another file, or run that plan")
+    return {(row["text"], row.get("method")) for row in rows if "text" in row}
+
+
+def summary(plan: Plan, rows: list[Row]) -> list[Table]:
+    """Means with 95 % intervals, and paired differences to the best method of each column."""
+    found = {spec: [row for row in rows if row.get("method") == spec] for spec in plan.methods}
+    columns = [name + kind for name in plan.metrics if name not in CURVES for kind in ("", BY_SIZE)]
+    values = {spec: {column: _column(found[spec], column) for column in columns} for spec in plan.methods}
+    best = {column: _best(values, column) for column in columns}
+    means, apart = [], []
+    for spec in plan.methods:
+        cells, differences = [], []
+        for column in columns:
+            own = values[spec][column]
+            cells.append(Cell(*bootstrap(list(own.values())), best=spec == best[column]))
+            other = values[best[column]][column]
+            both = sorted(own.keys() & other.keys())
+            differences.append(Cell(*paired([own[i] for i in both], [other[i] for i in both])))
+        means.append((spec, tuple(cells)))
+        apart.append((spec, tuple(differences)))
+    heads = ("method", *(f"{column} {'↓' if _metric(column) in SMALLER_IS_BETTER else '↑'}" for column in columns))
+    title = f"{plan.model} on {plan.data}" + (f" ({plan.split})" if plan.split else "")
+    return [
+        Table(title, heads, tuple(means), _note(plan, rows)),
+        Table(f"{title}: difference to the best of each column", heads, tuple(apart), "In pairs of texts."),
+    ]
+
+
+def curves(plan: Plan, rows: list[Row]) -> dict[str, Any]:
+    """Mean probability after each removal, and how many texts are left, by method and ranking."""
+    found: dict[str, Any] = {}
+    for spec in plan.methods:
+        for column in (name + kind for name in plan.metrics if name in CURVES for kind in ("", BY_SIZE)):
+            lines = [
+                row["values"].get(column, row["values"].get(_metric(column)))
+                for row in rows
+                if row.get("method") == spec
+            ]
+            means, counts = mean_curve([line for line in lines if line is not None])
+            found[f"{spec} {column}"] = {"mean": list(means), "texts": list(counts)}
+    return found
+
+
+def _metric(column: str) -> str:
+    return column.removesuffix(BY_SIZE)
+
+
+def _column(rows: list[Row], column: str) -> dict[int, float]:
+    """A metric's value for every text where it is defined; scores that are never negative rank alike both ways."""
+    found = {row["text"]: row["values"].get(column, row["values"].get(_metric(column))) for row in rows}
+    return {text: value for text, value in found.items() if value is not None}
+
+
+def _best(values: dict[str, dict[str, dict[int, float]]], column: str) -> str:
+    sign = -1 if _metric(column) in SMALLER_IS_BETTER else 1
+
+    def mean(spec: str) -> float:
+        found = list(values[spec][column].values())
+        return sign * sum(found) / len(found) if found else -math.inf
+
+    return max(values, key=mean)
+
+
+def _note(plan: Plan, rows: list[Row]) -> str:
+    texts = {row["text"] for row in rows if "method" in row}
+    passed = [row for row in rows if "skipped" in row]
+    undefined = {row["text"] for row in rows if None in row.get("values", {}).values()}
+    parts = [f"{len(texts)} texts; 95 % bootstrap intervals; {BY_SIZE.strip()}: ranked by the size of scores."]
+    if undefined:
+        parts.append(f"Undefined and left out of a mean: {len(undefined)} texts.")
+    for reason in dict.fromkeys(row["skipped"] for row in passed):
+        parts.append(f"Passed over: {sum(row['skipped'] == reason for row in passed)} ({reason}).")
+    return " ".join(parts)
+
+
+def work(rows: list[Row]) -> dict[str, float]:
+    """What the run took: passes through the model, sequences, seconds."""
+    total: dict[str, float] = {}
+    for row in rows:
+        for key, value in row.get("work", {}).items():
+            total[key] = total.get(key, 0) + value
+    return total

@@ -1,0 +1,71 @@
+"""Asks a model about many token sequences, in batches of similar length."""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from alti._errors import UsageError
+from alti.model import Model
+from alti.outputs import logits_of, probabilities
+from alti.structure import evaluating, network
+
+TOKENS = {"cpu": 4096, "cuda": 1 << 17}  # of a batch, padding included
+
+
+class Predictor:
+    """What a model says to sequences of tokens; counts what that took."""
+
+    def __init__(self, model: Model, *, tokens: int | None = None) -> None:
+        if model.head.kind == "encoder":
+            raise UsageError(f"{model.name or 'this model'} has no head and predicts nothing: load a classifier")
+        self.model = model
+        self.device = network(model.model).device
+        self.tokens = tokens or TOKENS.get(self.device.type, TOKENS["cpu"])
+        self.passes = 0  # forward passes made
+        self.texts = 0  # sequences that went through the model
+
+    def __call__(self, questions: Sequence[list[int]], targets: Sequence[int]) -> list[float]:
+        """The probability of each target, given its sequence."""
+        found = self.probabilities(questions)
+        return found[torch.arange(len(found)), torch.tensor(list(targets), dtype=torch.long)].tolist()
+
+    def probabilities(self, questions: Sequence[list[int]]) -> Tensor:
+        """[n, C] on the CPU, in float64."""
+        empty = [self.model.encoder.pad]  # where every token was taken away
+        asked = [question or empty for question in questions]
+        rows: list[Tensor | None] = [None] * len(asked)
+        one = not self.model.head.takes_batches
+        for batch in batches([len(ids) for ids in asked], 1 if one else self.tokens):
+            for i, row in zip(batch, self._batch([asked[i] for i in batch]), strict=True):
+                rows[i] = row
+        return torch.stack([row for row in rows if row is not None]) if rows else torch.empty(0, 0)
+
+    def _batch(self, questions: list[list[int]]) -> Tensor:
+        length, head, encoder = max(map(len, questions)), self.model.head, self.model.encoder
+        ids = [question + [encoder.pad] * (length - len(question)) for question in questions]
+        mask = [[1] * len(question) + [0] * (length - len(question)) for question in questions]
+        tensors = {"input_ids": torch.tensor(ids, device=self.device)}
+        if not all(map(all, mask)):
+            tensors["attention_mask"] = torch.tensor(mask, device=self.device)
+        position = None
+        if head.kind != "sequence":
+            places = [head.position(question, encoder.tokenizer.mask_token_id) for question in questions]
+            position = torch.tensor([place for place in places if place is not None], device=self.device)
+        with torch.no_grad(), evaluating(self.model.model):
+            logits = logits_of(network(self.model.model)(**tensors, return_dict=True), position)
+        self.passes += 1
+        self.texts += len(questions)
+        return probabilities(logits.double(), head.config).cpu()
+
+
+def batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
+    """Numbers of sequences that go together: sorted by length, as many as fit into `tokens` with padding."""
+    batch: list[int] = []
+    for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
+        if batch and (len(batch) + 1) * lengths[i] > tokens:
+            yield batch
+            batch = []
+        batch.append(i)
+    if batch:
+        yield batch

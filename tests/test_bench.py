@@ -1,0 +1,283 @@
+"""The benchmark: its numbers are the metrics' own, and a run that is killed goes on where it was."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+
+import alti
+from alti.bench import Plan, curves, load_rows, parsed, run, summary, work
+from alti.data import Example
+from alti.judging import BY_SIZE, Judge
+from alti.metrics import comprehensiveness, probability_drop, sufficiency, token_f1
+from alti.predicting import Predictor, batches
+
+import tiny
+
+TEXTS = [
+    "A clever blend of fact and fiction.",
+    "The keys to the cabinet are on the table.",
+    "It's not a bad film",
+    "clumsy",
+    "The acting is better than the plot, and funny.",
+    "a long and clumsy ending",
+    "It costs 3.14 dollars!",
+]
+METHODS = ("random", "alti", "linear", "input_x_gradient:aggregate=sum", "input_x_gradient")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny.saved(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return alti.load(folder, device="cpu")
+
+
+@pytest.fixture
+def data(tmp_path):
+    file = tmp_path / "texts.jsonl"
+    file.write_text("".join(json.dumps({"text": text, "label": i % 2}) + "\n" for i, text in enumerate(TEXTS)))
+    return file
+
+
+@pytest.fixture
+def plan(data):
+    return Plan(model="tiny", data=str(data), methods=METHODS, chunk=3)
+
+
+def finished(plan, model, file):
+    for _ in run(plan, model, file):
+        pass
+    return load_rows(file)[1]
+
+
+def tables(plan, rows):
+    return [table.markdown() + table.csv() + table.latex() for table in summary(plan, rows)]
+
+
+def test_rows_are_what_the_metrics_say_one_by_one(plan, model, tmp_path):
+    rows = [row for row in finished(plan, model, tmp_path / "rows.jsonl") if "method" in row]
+    assert [(row["text"], row["method"]) for row in rows] == [(i, m) for i in range(len(TEXTS)) for m in METHODS]
+
+    def predict(questions):
+        found = [model.model(input_ids=torch.tensor([ids])).logits.softmax(-1)[0, row["target"]] for ids in questions]
+        return torch.stack(found).detach()
+
+    for row in rows[::3]:
+        name, options = parsed(row["method"])
+        found = model.explain(TEXTS[row["text"]], method=name, **options)
+        assert row["probability"] == pytest.approx(found.probability, abs=1e-5)
+        ids = model.tokenizer(TEXTS[row["text"]])["input_ids"]
+        for kind, scores in (("", found.scores), (BY_SIZE, found.scores.abs())):
+            for metric in (comprehensiveness, sufficiency):
+                expected = metric(predict, ids, found.special.tolist(), scores)
+                value = row["values"].get(metric.__name__ + kind, row["values"][metric.__name__])
+                assert value == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_run_that_is_cut_anywhere_goes_on(plan, model, tmp_path):
+    whole = finished(plan, model, tmp_path / "whole.jsonl")
+    content = (tmp_path / "whole.jsonl").read_bytes()
+    for cut in (1, 100, len(content) // 3, len(content) // 2, len(content) - 1, len(content)):
+        file = tmp_path / f"{cut}.jsonl"
+        file.write_bytes(content[:cut])
+        rows = finished(plan, model, file)
+        keys = [(row["text"], row["method"]) for row in rows if "method" in row]
+        assert len(keys) == len(set(keys)) == len(TEXTS) * len(METHODS)
+        assert tables(plan, rows) == tables(plan, whole)
+
+
+def test_nothing_is_computed_again(plan, model, tmp_path, monkeypatch):
+    file = tmp_path / "rows.jsonl"
+    before = finished(plan, model, file)
+    monkeypatch.setattr(Judge, "rows", lambda self, chunk: pytest.fail("computed again"))
+    assert finished(plan, model, file) == before
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import alti
+from alti import bench
+written = []
+def write(out, rows):
+    lines = "".join(bench.json.dumps(row) + "\\n" for row in rows)
+    written.append(rows)
+    out.write(lines if len(written) < 3 else lines[: len(lines) // 2])
+    out.flush()
+    if len(written) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+bench._write = write
+plan, file = bench.Plan(model="tiny", data=sys.argv[2], methods=tuple(sys.argv[4:]), chunk=3), Path(sys.argv[3])
+for _ in bench.run(plan, alti.load(sys.argv[1], device="cpu"), file): pass
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL on this system")
+def test_kill_9_in_the_middle_of_a_row(plan, model, folder, data, tmp_path):
+    file = tmp_path / "killed.jsonl"
+    arguments = [sys.executable, "-c", KILLED, str(folder), str(data), str(file), *METHODS]
+    done = subprocess.run(arguments, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert not file.read_bytes().endswith(b"\n")
+    rows = finished(plan, model, file)
+    assert tables(plan, rows) == tables(plan, finished(plan, model, tmp_path / "whole.jsonl"))
+
+
+def test_another_plan_does_not_go_into_the_same_file(plan, model, tmp_path):
+    finished(plan, model, tmp_path / "rows.jsonl")
+    with pytest.raises(alti.UsageError, match=r"holds the rows of another run \(seed = 0\): name another file"):
+        finished(replace(plan, seed=1), model, tmp_path / "rows.jsonl")
+    (tmp_path / "other.txt").write_text("hello\n")
+    with pytest.raises(alti.LoadError, match="no file of benchmark rows"):
+        finished(plan, model, tmp_path / "other.txt")
+
+
+def test_what_cannot_be_used_is_counted(plan, model, data, tmp_path):
+    long = " ".join(["funny"] * 60)
+    with data.open("a") as out:
+        out.write(json.dumps({"text": ""}) + "\nnot json\n" + json.dumps({"text": long}) + "\n")
+    rows = finished(plan, model, tmp_path / "rows.jsonl")
+    reasons = [row["skipped"] for row in rows if "skipped" in row]
+    assert len(reasons) == 3
+    assert "than the 40 that the model takes" in reasons[2]
+    note = summary(plan, rows)[0].note
+    assert note.count("Passed over: 1") == 3
+    assert note.startswith("7 texts")
+    cut = finished(replace(plan, truncate=True), model, tmp_path / "cut.jsonl")
+    assert len([row for row in cut if "skipped" in row]) == 2
+    assert finished(plan, model, tmp_path / "rows.jsonl") == rows  # they are not tried again
+
+
+def test_a_text_with_nothing_to_remove_is_left_out_of_means(model, data, tmp_path):
+    data.write_text(json.dumps({"text": "[MASK]"}) + "\n" + json.dumps({"text": TEXTS[0]}) + "\n")
+    plan = Plan(model="tiny", data=str(data), methods=("alti",))
+    rows = finished(plan, model, tmp_path / "rows.jsonl")
+    assert rows[0]["values"]["comprehensiveness"] is None
+    table = summary(plan, rows)[0]
+    assert table.rows[0][1][0].value == rows[1]["values"]["comprehensiveness"]
+    assert "Undefined and left out of a mean: 1 texts." in table.note
+
+
+def test_work_is_counted(plan, model, tmp_path):
+    spent = work(finished(plan, model, tmp_path / "rows.jsonl"))
+    assert spent["passes"] < spent["sequences"] < spent["unbatched"]
+    questions = len(TEXTS) * (1 + 11 * len(METHODS) * 2)  # at the most: a full text and ten shorter ones, two rankings
+    assert spent["unbatched"] < questions * 2
+
+
+def test_methods_that_differ_in_their_aggregate_are_computed_once(plan, model, tmp_path, monkeypatch):
+    from alti import methods
+
+    calls = []
+    real = methods.run
+    monkeypatch.setattr(methods, "run", lambda name, *a, **k: calls.append(name) or real(name, *a, **k))
+    three = ("gradient", "gradient:aggregate=sum", "gradient:aggregate=mean_abs")
+    both = replace(plan, methods=three, keep_scores=True, chunk=32)
+    rows = finished(both, model, tmp_path / "rows.jsonl")
+    assert calls == ["gradient"]
+    for row in rows[:9]:
+        name, options = parsed(row["method"])
+        expected = model.explain(TEXTS[row["text"]], method=name, **options).scores
+        torch.testing.assert_close(torch.tensor(row["scores"]), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_curves_masking_and_the_envelope(plan, model, tmp_path):
+    plain = replace(plan, metrics=("probability_drop", "comprehensiveness"), methods=("alti",))
+    rows = finished(plain, model, tmp_path / "plain.jsonl")
+    found = curves(plain, rows)["alti probability_drop"]
+    assert found["texts"][0] == len(TEXTS)
+    assert found["texts"] == sorted(found["texts"], reverse=True)
+    assert found["mean"][0] == pytest.approx(sum(r["probability"] for r in rows if "method" in r) / len(TEXTS))
+    assert [column for column in summary(plain, rows)[0].columns if "drop" in column] == []
+    envelope = finished(replace(plain, envelope=True), model, tmp_path / "envelope.jsonl")
+    masked = finished(replace(plain, mask=True), model, tmp_path / "mask.jsonl")
+    for a, b, c in zip(rows, envelope, masked, strict=True):
+        if "values" in a:
+            assert b["values"]["comprehensiveness"] >= a["values"]["comprehensiveness"] - 1e-9
+            assert len(c["values"]["probability_drop"]) == len(a["values"]["probability_drop"])
+    assert [r.get("values") for r in rows] != [r.get("values") for r in masked]
+    assert probability_drop.__name__ in plain.metrics
+
+
+def test_rationales(model, tmp_path):
+    file = tmp_path / "rationale.jsonl"
+    file.write_text(json.dumps({"tokens": ["A", "clever", "blend."], "rationale": [0, 1, 0]}) + "\n")
+    plan = Plan(model="tiny", data=str(file), methods=("alti",), metrics=("token_f1",), rationale="rationale")
+    (row, *_) = finished(plan, model, tmp_path / "rows.jsonl")
+    words = model.explain("A clever blend.").words()
+    scores = [float(words.scores[0]), float(words.scores[1]), float(words.scores[2:].sum())]
+    assert row["values"]["token_f1"] == token_f1(scores, [0, 1, 0])
+
+
+def test_samples_are_seeded_and_rows_from_the_top_are_the_first(plan):
+    assert [row.number for row in replace(plan, first=2).rows()] == [0, 1]
+    drawn = [[row.number for row in replace(plan, sample=3, seed=seed).rows()] for seed in (0, 0, 1, 2)]
+    assert drawn[0] == drawn[1]
+    assert len({tuple(numbers) for numbers in drawn}) > 1
+    assert all(isinstance(row, Example) for row in plan.rows())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"methods": ("lime",)}, "method 'lime' does not exist"),
+        ({"methods": ("alti:p",)}, "write NAME:OPTION=VALUE"),
+        ({"methods": ("alti:q=1",)}, "has no option 'q'"),
+        ({"methods": ()}, "at least one method"),
+        ({"metrics": ("accuracy",)}, "metric 'accuracy' does not exist: choose from"),
+        ({"first": 0}, "first = 0 is not a number of texts"),
+    ],
+)
+def test_wrong_plans(plan, change, message):
+    with pytest.raises(alti.UsageError, match=message):
+        replace(plan, **change)
+
+
+def test_a_model_without_a_head_is_refused(plan, tmp_path):
+    model = alti.Model(tiny.speaking("bert", "AutoModel"), tiny.tokenizer())
+    with pytest.raises(alti.UsageError, match="has no head"):
+        finished(plan, model, tmp_path / "rows.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("family", "head", "kind"),
+    [
+        ("bert", "AutoModelForSequenceClassification", "wordpiece"),
+        ("bert", "AutoModelForMaskedLM", "wordpiece"),
+        ("gpt2", "AutoModelForCausalLM", "bpe"),
+        ("gpt2", "AutoModelForSequenceClassification", "bpe"),
+    ],
+)
+def test_predictions_in_batches_are_those_one_by_one(family, head, kind):
+    model = alti.Model(tiny.speaking(family, head, kind), tiny.tokenizer(kind))
+    mask = model.tokenizer.mask_token_id
+    questions = [model.tokenizer(text)["input_ids"] for text in TEXTS]
+    if head == "AutoModelForMaskedLM":
+        questions = [[*ids[:1], mask, *ids[1:]] for ids in questions]
+    predictor = Predictor(model, tokens=40)
+    found = predictor.probabilities(questions)
+    for row, ids in zip(found, questions, strict=True):
+        logits = model.model(input_ids=torch.tensor([ids])).logits[0].detach()
+        place = {"AutoModelForMaskedLM": 1, "AutoModelForCausalLM": -1}.get(head)
+        torch.testing.assert_close(row, (logits if place is None else logits[place]).softmax(-1))
+    assert predictor.texts == len(TEXTS)
+    assert 1 < predictor.passes < len(TEXTS)
+    if head != "AutoModelForMaskedLM":
+        assert predictor([[]], [0])[0] > 0  # nothing is left of the text
+
+
+def test_batches_hold_what_fits():
+    lengths = [5, 1, 9, 3, 3, 20]
+    found = list(batches(lengths, 12))
+    assert sorted(i for batch in found for i in batch) == list(range(6))
+    assert all(len(batch) * max(lengths[i] for i in batch) <= 12 or len(batch) == 1 for batch in found)
+    assert list(batches([], 12)) == []
