@@ -90,10 +90,12 @@ def kernel_times() -> None:
     one = random_block(1, 12, 512, 768)
     print(f"  proximity, 1 x 512 {milliseconds(lambda: triton.proximity(one, 1)):.3f} ms a layer")
     bandwidth = 8 * x.numel() / milliseconds(lambda: x.abs_()) / 1e6
-    adds = 3 * 8 * 512**2 * 768  # u − t, |u| − |u − t|, the sum
-    properties = torch.cuda.get_device_properties(0)
-    rate = properties.multi_processor_count * 128 * 1.98e9
-    print(f"  floor: {adds / rate * 1e3:.3f} ms for 3 float32 additions a term at {rate / 1e12:.1f} T/s")
+    terms = 8 * 512**2 * 768
+    rate = torch.cuda.get_device_properties(0).multi_processor_count * 128 * 1.98e9
+    half = torch.randn(8192, 8192, device="cuda", dtype=torch.float16)
+    tensor = 2 * 8192**3 / milliseconds(lambda: half @ half) / 1e9  # TFLOP/s
+    print(f"  floor: {terms / rate * 1e3:.3f} ms for a float32 addition a term at {rate / 1e12:.1f} T/s, ")
+    print(f"  {2 * 16 * terms / tensor / 1e9:.3f} ms for 16 heads' products at {tensor:.0f} TFLOP/s")
     print(f"  bandwidth {bandwidth:.0f} GB/s")
 
 

@@ -141,12 +141,19 @@ def test_check(run, folder, monkeypatch):
     code, out, _ = run("check", folder)
     assert code == 0
     assert out.startswith("tiny-bert (bert): 3 blocks, worst error ")
-    assert out.endswith(" in float32: exact\n")
+    assert " in float32, linear view complete to " in out
+    assert out.endswith(": exact\n")
     _, out, _ = run("check", folder, "--dtype", "bfloat16", "--json")
     found = json.loads(out)
     assert found["exact"] is True
     assert {name: len(errors) for name, errors in found["errors"].items()} == {"bfloat16": 3, "float32": 3}
     assert max(found["errors"]["float32"]) < 1e-5 < max(found["errors"]["bfloat16"])
+    assert found["completeness"] < 1e-5
+    with monkeypatch.context() as patch:
+        patch.setattr("alti.linear._straight_norm", lambda *_: None)
+        code, out, err = run("check", folder)
+        assert (code, out) == (1, "")
+        assert "the linear view leaves" in err
     site = alti.Site("attention.output.dense", then="intermediate")
     monkeypatch.setitem(alti.FAMILIES, "bert", alti.Family((alti.Stack("encoder.layer", (site,)),)))
     code, out, err = run("check", folder)

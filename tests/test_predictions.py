@@ -94,6 +94,28 @@ def test_a_model_without_a_head_is_refused(method):
         explained(method, model, tiny.inputs(model))
 
 
+@pytest.mark.parametrize(
+    ("method", "forward", "backward"),
+    [("gradient", 1, 1), ("input_x_gradient", 1, 1), ("linear", 1, 1), ("absence", 1, 1), ("alti_logit", 2, 1)],
+)
+def test_what_a_method_costs(method, forward, backward):
+    """In passes through the model; a backward pass costs about two forward ones."""
+    model = built("bert")
+    passes = {"forward": 0, "backward": 0}
+
+    def count(which):
+        return lambda *_: passes.update({which: passes[which] + 1})
+
+    handles = [
+        model.register_forward_pre_hook(count("forward")),
+        model.classifier.register_full_backward_hook(count("backward")),
+    ]
+    explained(method, model, tiny.inputs(model))
+    for handle in handles:
+        handle.remove()
+    assert passes == {"forward": forward, "backward": backward}
+
+
 def test_linear_and_its_remainder_make_up_the_contrast():
     model = built("bert")
     batch = tiny.inputs(model)

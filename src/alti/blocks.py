@@ -313,7 +313,7 @@ class _Reader:
         every = slice((targets - 1) % step, None, step)  # the last position is one of them
         some = {name: getattr(block, name)[:, every] for name in ("scale", "residual", "bias", "output")}
         mask = None if block.mask is None else block.mask[:, every]
-        return replace(block, attn=block.attn[:, :, every], mask=mask, own=block.own_columns()[:, every], **some)
+        return replace(block, attn=block.attn[:, :, every], mask=mask, **some)  # only ever rebuilt: needs no `own`
 
     def _mask(self, stack: Stack, x: Tensor) -> Tensor | None:
         decoder = self.config.is_encoder_decoder and any(site.cross for site in stack.sites)

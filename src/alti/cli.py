@@ -112,11 +112,14 @@ def check(
     family, name = loaded.family, loaded.dtype
     errors = {name: loaded.check()}
     if name in ("float16", "bfloat16"):  # half precision rounds too much to tell an exact sum from a nearly right one
-        errors["float32"] = loaded.in_float32().check()
+        loaded = loaded.in_float32()
+        errors["float32"] = loaded.check()
+    gap = loaded.completeness()
     if as_json:
-        print(json.dumps({"model": model, "family": family, "exact": True, "errors": errors}))
+        print(json.dumps({"model": model, "family": family, "exact": True, "errors": errors, "completeness": gap}))
         return
     worst = [f"worst error {max(found):.1e} in {dtype}" for dtype, found in errors.items()]
+    worst += [] if gap is None else [f"linear view complete to {gap:.1e}"]
     print(f"{loaded.name} ({family}): {len(errors[name])} blocks, {', '.join(worst)}: exact")
 
 

@@ -16,10 +16,11 @@ from transformers import PreTrainedTokenizerBase
 from alti import methods
 from alti._errors import AltiError, DecompositionError, LoadError, UnsupportedModelError, UsageError
 from alti.attribution import Attribution
-from alti.blocks import check, walk
+from alti.blocks import LIMITS, check, walk
 from alti.encoding import Encoded, Encoder
+from alti.linear import completeness
 from alti.methods import Inputs, Target
-from alti.outputs import logits_at
+from alti.outputs import logits_at, logits_of
 from alti.structure import family_of, network, stacks_of
 from alti.targets import Head
 
@@ -246,6 +247,38 @@ class Model:
         if any(site.cross for stack, _ in stacks_of(base) for site in stack.sites):
             tensors |= {f"decoder_{name}": tensors[name] for name in ("input_ids", "attention_mask")}
         return check(base, tensors)
+
+    def completeness(self) -> float | None:
+        """How much of a prediction `alti.linear` cannot account for, relative to its largest part; None without a head.
+
+        Too much is a DecompositionError: a norm or an activation of the model is not held constant.
+        """
+        try:
+            kind = self.head.kind
+        except UnsupportedModelError:
+            return None
+        if kind == "encoder":
+            return None
+        mask = self.encoder.tokenizer.mask_token or ""
+        text = f"{SENTENCES[0]} {mask}" if kind == "masked" else SENTENCES[0]
+        position = 0 if kind == "token" else None
+        task = self.task(text, None, Request(position=position, truncate=True))
+        inputs, target = self.batch([task], Request())
+        index = logits_of(network(self.model)(**inputs.tensors, return_dict=True), target.position).argmax(-1)
+        gap = float(
+            completeness(
+                self.model,
+                inputs.tensors,
+                lambda output: logits_of(output, target.position).gather(1, index[:, None])[:, 0],
+            )
+        )
+        limit = LIMITS.get(network(self.model).dtype, LIMITS[torch.bfloat16])
+        if not gap <= limit:
+            raise DecompositionError(
+                f"{self.family}: the linear view leaves {gap:.1e} of a prediction unexplained, above {limit:.0e}: a norm "
+                "or an activation of this model is not recognised by NORM and ACTIVATION in alti.linear"
+            )
+        return gap
 
     def _check_pool(self) -> None:
         """The gradient of the logits knows which final positions they were read from."""
