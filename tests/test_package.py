@@ -24,7 +24,8 @@ RANKS = [  # a module imports only from earlier rows
     {"overhear"},
     {"metrics.faithfulness", "metrics.robustness", "metrics.plausibility", "metrics.anisotropy"},
     {"metrics"},
-    {"blocks", "linear"},
+    {"blocks"},
+    {"linear"},
     {"kernels", "kernels.shared"},
     {"kernels.reference", "kernels.blocked", "kernels.gram", "kernels.numba", "kernels.triton"},
     {"mixing"},
@@ -43,7 +44,7 @@ RANKS = [  # a module imports only from earlier rows
     {"targets"},
     {"model"},
     {"loading", "predicting"},
-    {"judging"},
+    {"judging", "train"},
     {"bench"},
     {""},  # alti itself: public names, lazily
     {"cli"},

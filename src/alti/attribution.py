@@ -100,7 +100,9 @@ class Attribution:
         `scores` is a row of the last one, except for raw attention, which looks at the last layer alone.
         """
         if self.layers is None:
-            raise UsageError("this attribution has no maps per layer: explain with layers=True")
+            raise UsageError(
+                "this attribution has no maps per layer: explain with layers=True and a method that draws them (alti)"
+            )
         count = len(self.layers)
         if not -count <= layer < count:
             raise UsageError(f"layer = {layer} does not exist: the model has {count}, 0 to {count - 1}")

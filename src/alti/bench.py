@@ -4,9 +4,12 @@ Texts go in chunks of fixed composition, so that a run that was stopped and cont
 computed anyway, to the bit. All questions that the metrics of a chunk ask go through the model together.
 """
 
+import hashlib
 import json
 import math
 import os
+import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -19,6 +22,7 @@ from alti.data import Example, Skipped, read, sample
 from alti.judging import BY_SIZE, PLAUSIBILITY, Judge, Row, Setting, Spec
 from alti.metrics import METRICS, mean_curve
 from alti.model import Model
+from alti.structure import stacks_of
 from alti.tables import Cell, Table, bootstrap, paired
 
 FORMAT = 1
@@ -72,6 +76,8 @@ class Plan:
     def __post_init__(self) -> None:
         if not self.methods or not self.metrics:
             raise UsageError("a benchmark needs at least one method and one metric")
+        if self.rationale is None and (human := PLAUSIBILITY.keys() & self.metrics):
+            raise UsageError(f"{', '.join(sorted(human))} compares with human rationales: name their column")
         for name in self.metrics:
             if name not in METRICS and name not in PLAUSIBILITY:
                 raise UsageError(f"metric {name!r} does not exist: choose from {', '.join([*METRICS, *PLAUSIBILITY])}")
@@ -117,15 +123,22 @@ class Progress(NamedTuple):
     total: int | None
 
 
+def default_methods(model: Model) -> tuple[str, ...]:
+    """PAPER, without what needs a norm that the model's family does not have."""
+    second = any(site.ffn_norm for stack, _ in stacks_of(model.model) for site in stack.sites)
+    return tuple(spec for spec in PAPER if second or spec not in ("globenc", "alti_ln2"))
+
+
 def run(plan: Plan, model: Model, file: Path) -> Iterator[Progress]:
     """Compute the rows of a plan that a file does not hold yet, and add them to it."""
-    done = _done(plan, file)
     judge = Judge(model, plan.setting())
+    header = {"alti_bench": FORMAT, **asdict(plan), "of": _fingerprint(plan, model)}
+    done = _done(header, file)
     total = sum(1 for _ in plan.rows()) if Path(plan.data).exists() else plan.sample or plan.first
     rows, texts = plan.rows(), 0
     with file.open("a", encoding="utf-8") as out:
         if not file.stat().st_size:
-            _write(out, [{"alti_bench": FORMAT, **asdict(plan)}])
+            _write(out, [header])
         while chunk := list(islice(rows, plan.chunk)):
             if not all(_complete(row.number, plan, done) for row in chunk):
                 computed = judge.rows(chunk)
@@ -141,40 +154,72 @@ def _complete(number: int, plan: Plan, done: set[tuple[int, str | None]]) -> boo
 
 def _write(out: TextIO, rows: list[Row]) -> None:
     """All at once, and onto the disk: a run that is killed loses a chunk at the most."""
-    out.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    out.write("".join(json.dumps(row) + "\n" for row in rows))
     out.flush()
     os.fsync(out.fileno())
 
 
 def load_rows(file: Path) -> tuple[Plan, list[Row]]:
     """The plan of a file and its complete rows."""
+    header, rows = _content(file)
+    plain: dict[str, Any] = {
+        k: tuple(v) if isinstance(v, list) else v for k, v in header.items() if k not in ("alti_bench", "of")
+    }
+    return Plan(**plain), rows
+
+
+def _content(file: Path) -> tuple[Row, list[Row]]:
+    """The first line and the others; what is behind the last end of a line is not read."""
     try:
-        lines = file.read_bytes().decode("utf-8", errors="replace").splitlines(keepends=True)
-        found = [json.loads(line) for line in lines if line.endswith("\n")]
-        if not found or found[0].pop("alti_bench", None) != FORMAT:
-            raise ValueError("it does not begin with a plan")
-        plain: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in found[0].items()}
-        return Plan(**plain), found[1:]
-    except (OSError, ValueError, TypeError) as error:
+        lines = file.read_bytes().split(b"\n")[:-1]
+        header, *rows = [json.loads(line) for line in lines]
+        if header["alti_bench"] != FORMAT:
+            raise ValueError(f"format {header['alti_bench']}")
+        return header, rows
+    except (OSError, ValueError, TypeError, KeyError) as error:
         raise LoadError(f"{file} is no file of benchmark rows that alti can read ({error}): name another") from error
 
 
-def _done(plan: Plan, file: Path) -> set[tuple[int, str | None]]:
+def _done(header: Row, file: Path) -> set[tuple[int, str | None]]:
     """What a file holds already; a line that was cut off in the middle is taken out of it."""
-    if not file.exists() or not file.stat().st_size:
+    if file.is_dir() or not file.parent.is_dir():
+        raise UsageError(f"{file} cannot be written: give a file in a folder that exists")
+    if not file.exists() or _cut(header, file.read_bytes()):
+        file.write_bytes(b"")
         return set()
-    content = file.read_bytes()
-    if not content.endswith(b"\n"):
-        with file.open("r+b") as out:
-            out.truncate(content.rfind(b"\n") + 1)
-    if not file.stat().st_size:
-        return set()
-    before, rows = load_rows(file)
-    if before != plan:
-        old, new = asdict(before), asdict(plan)
-        other = ", ".join(f"{key} = {old[key]!r}" for key in new if old[key] != new[key])
-        raise UsageError(f"{file} holds the rows of another run ({other}): name another file, or run that plan")
+    before, rows = _content(file)
+    new = json.loads(json.dumps(header))
+    other = [key for key in new if before.get(key) != new[key]]
+    if other == ["of"]:
+        changed = " and the ".join(key for key in new["of"] if before["of"].get(key) != new["of"][key])
+        raise UsageError(f"{file} holds rows of the same plan, but the {changed} changed since: name another file")
+    if other:
+        were = ", ".join(f"{key} = {before.get(key)!r}" for key in other)
+        raise UsageError(f"{file} holds the rows of another run ({were}): name another file, or run that plan")
+    with file.open("r+b") as out:
+        out.truncate(file.read_bytes().rfind(b"\n") + 1)
     return {(row["text"], row.get("method")) for row in rows if "text" in row}
+
+
+def _cut(header: Row, content: bytes) -> bool:
+    """Whether a file is empty, or holds no more than a beginning or a whole first line of a run of ours."""
+    start = b'{"alti_bench": '
+    only = b"\n" not in content.rstrip(b"\n")
+    return not content or (only and (content.startswith(start) or start.startswith(content)))
+
+
+def _fingerprint(plan: Plan, model: Model) -> dict[str, str]:
+    """What a name does not say: hashes of the data and of the weights, and the dtype."""
+    found = {"dtype": model.dtype, "weights": model.fingerprint()}
+    path = Path(plan.data)
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path] if path.is_file() else []
+    if files:
+        digest = hashlib.sha256()
+        for file in files:
+            with file.open("rb") as data:
+                digest.update(hashlib.file_digest(data, "sha256").digest())
+        found["data"] = digest.hexdigest()[:16]
+    return found
 
 
 def summary(plan: Plan, rows: list[Row]) -> list[Table]:
@@ -196,10 +241,11 @@ def summary(plan: Plan, rows: list[Row]) -> list[Table]:
         apart.append((spec, tuple(differences)))
     heads = ("method", *(f"{column} {'↓' if _metric(column) in SMALLER_IS_BETTER else '↑'}" for column in columns))
     title = f"{plan.model} on {plan.data}" + (f" ({plan.split})" if plan.split else "")
-    return [
-        Table(title, heads, tuple(means), _note(plan, rows)),
-        Table(f"{title}: difference to the best of each column", heads, tuple(apart), "In pairs of texts."),
-    ]
+    tables = [Table(f"{title}: {name}", *_steps(name, plan, rows)) for name in plan.metrics if name in CURVES]
+    if columns:
+        apart_title = f"{title}: difference to the best of each column"
+        tables.insert(0, Table(apart_title, heads, tuple(apart), "In pairs of texts."))
+    return [Table(title, heads, tuple(means), _note(plan, rows)), *tables] if columns else tables
 
 
 def curves(plan: Plan, rows: list[Row]) -> dict[str, Any]:
@@ -215,6 +261,17 @@ def curves(plan: Plan, rows: list[Row]) -> dict[str, Any]:
             means, counts = mean_curve([line for line in lines if line is not None])
             found[f"{spec} {column}"] = {"mean": list(means), "texts": list(counts)}
     return found
+
+
+def _steps(metric: str, plan: Plan, rows: list[Row]) -> tuple[tuple[str, ...], tuple[Any, ...], str]:
+    """Columns, rows and note of a curve's table: the mean after some numbers of removed tokens, and texts left."""
+    found = curves(plan, rows)
+    longest = max((len(found[f"{spec} {metric}"]["mean"]) for spec in plan.methods), default=0)
+    steps = [step for step in (0, 1, 2, 3, 5, 10, 20, 30, 60) if step < longest]
+    left = found[f"{plan.methods[0]} {metric}"]["texts"]
+    lines = [(spec, tuple(Cell(found[f"{spec} {metric}"]["mean"][step]) for step in steps)) for spec in plan.methods]
+    counts = ", ".join(f"{left[step]} at {step}" for step in steps)
+    return ("tokens removed", *map(str, steps)), tuple(lines), f"Texts left: {counts}. {_note(plan, rows)}"
 
 
 def _metric(column: str) -> str:
@@ -244,8 +301,8 @@ def _note(plan: Plan, rows: list[Row]) -> str:
     parts = [f"{len(texts)} texts; 95 % bootstrap intervals; {BY_SIZE.strip()}: ranked by the size of scores."]
     if undefined:
         parts.append(f"Undefined and left out of a mean: {len(undefined)} texts.")
-    for reason in dict.fromkeys(row["skipped"] for row in passed):
-        parts.append(f"Passed over: {sum(row['skipped'] == reason for row in passed)} ({reason}).")
+    reasons = Counter(re.sub(r"\d+", "…", row["skipped"]) for row in passed)  # texts differ in length, not in kind
+    parts += [f"Passed over: {count} ({reason})." for reason, count in reasons.items()]
     return " ".join(parts)
 
 

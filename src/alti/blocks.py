@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from threading import RLock
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -101,16 +100,13 @@ def check(model: nn.Module, inputs: Mapping[str, Any], *, through: Through = Non
     return errors
 
 
-_walking = RLock()  # hooks and configs belong to the model, not to the caller: one walk at a time
-
-
 def _walk(model: nn.Module, inputs: Mapping[str, Any], report: Report, through: Through, compared: int | None) -> Any:
     if through not in (None, "ffn"):
         raise UsageError(f"through = {through!r} is not known: give 'ffn' for the second norm, or None")
     inner = network(model)
     reader = _Reader(inner, inputs, report, through, compared)
     exact = torch.autocast(inner.device.type, enabled=False)  # else our own products would be rounded too
-    with _walking, torch.no_grad(), exact, ExitStack() as hooks, overhearing(inner, reader):
+    with torch.no_grad(), exact, overhearing(inner, reader), ExitStack() as hooks:
         for stack, layers in reader.stacks:
             for layer in layers:
                 for handle in reader.watch(stack, layer):

@@ -4,7 +4,9 @@ import io
 import json
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -129,6 +131,7 @@ def compare(
     model: ModelName = None,
     methods: Annotated[str, typer.Option(help="Method names, by commas; alti:p=2 gives an option.")] = COMPARED,
     target: Annotated[str | None, typer.Option(help="Label or its index; or a token. Default: the prediction.")] = None,
+    position: Annotated[int | None, typer.Option(help="Explain the prediction at this token.")] = None,
     tokens: Annotated[bool, typer.Option("--tokens", help="Show tokens instead of words.")] = False,
     truncate: Annotated[bool, typer.Option("--truncate", help="Cut a text that is too long.")] = False,
     device: Device = "auto",
@@ -140,10 +143,8 @@ def compare(
 
     specs = {spec: parsed(spec) for spec in _names(methods)}
     loaded = _load(model, device, dtype)
-    found = {
-        spec: loaded.explain(text, method=name, target=target, truncate=truncate, layers=False, **options)
-        for spec, (name, options) in specs.items()
-    }
+    asked: dict[str, Any] = {"target": target, "position": position, "truncate": truncate, "layers": False}
+    found = {spec: loaded.explain(text, method=name, **asked, **options) for spec, (name, options) in specs.items()}
     if as_json:
         for result in found.values():
             print(json.dumps(result.to_dict()))
@@ -186,8 +187,12 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Compare methods on a data set: which tokens matter, by how much the prediction suffers without them?"""
-    from alti.bench import PAPER, Plan, curves, load_rows, run, summary, work
+    from alti.bench import PAPER, Plan, curves, default_methods, load_rows, run, summary, work
 
+    if out.is_dir() or not out.parent.is_dir():
+        raise UsageError(f"--out {out} cannot be written: give a file in a folder that exists")
+    if out.exists() and Path(data).exists() and out.samefile(data):
+        raise UsageError(f"--out {out} is the data itself: name another file for the rows")
     if form not in ("text", "markdown", "latex", "csv"):
         raise UsageError(f"--format {form} does not exist: choose text, markdown, latex or csv")
     plan = Plan(
@@ -207,8 +212,16 @@ def bench(
         truncate=truncate,
         keep_scores=keep_scores,
     )
-    _watched(run(plan, _load(model, device, dtype), out), out)
+    loaded = _load(model, device, dtype)
+    if not methods and (fewer := default_methods(loaded)) != PAPER:
+        gone = ", ".join(spec for spec in PAPER if spec not in fewer)
+        print(f"alti: left out, for want of a second norm in {loaded.family}: {gone}", file=sys.stderr)
+        plan = replace(plan, methods=fewer)
+    _watched(run(plan, loaded, out), out)
     plan, rows = load_rows(out)
+    if not any("method" in row for row in rows):
+        reasons = {row["skipped"] for row in rows if "skipped" in row} or {"it has no rows"}
+        raise LoadError(f"no text of {data} could be used: {sorted(reasons)[0]}")
     tables, spent = summary(plan, rows), work(rows)
     if as_json:
         plain = [table.to_dict() for table in tables]
@@ -217,6 +230,44 @@ def bench(
         print("\n".join(getattr(table, form)() for table in tables), end="")
     passes, single, seconds = (f"{spent.get(key, 0):,.0f}" for key in ("passes", "unbatched", "seconds"))
     print(f"alti: {passes} forward passes in {seconds} s, {single} if one by one; rows in {out}", file=sys.stderr)
+
+
+@app.command()
+def train(
+    checkpoint: Annotated[str, typer.Argument(help="What to fine-tune: a hub name or a folder.")],
+    out: Annotated[Path, typer.Argument(help="The folder for the model; a run that was stopped goes on from there.")],
+    data: Annotated[str, typer.Option(help="A parquet, JSONL, CSV or TSV file, or a hub name (NAME:CONFIG).")],
+    split: Annotated[str | None, typer.Option(help="To train on.")] = "train",
+    validation: Annotated[str | None, typer.Option(help="Split to measure accuracy on; '' for none.")] = "validation",
+    text_column: Annotated[str | None, typer.Option(help="Default: text, sentence, …")] = None,
+    label_column: Annotated[str | None, typer.Option(help="Default: label.")] = None,
+    task: Annotated[str, typer.Option(help="text, or mask: the head reads the mask token.")] = "text",
+    mask: Annotated[str | None, typer.Option(help="How the data writes the mask token.")] = None,
+    first: Annotated[int | None, typer.Option(help="Only so many rows.")] = None,
+    epochs: Annotated[float, typer.Option()] = 3.0,
+    batch: Annotated[int, typer.Option(help="Texts per step.")] = 32,
+    rate: Annotated[float, typer.Option(help="Learning rate.")] = 2e-5,
+    tokens: Annotated[int, typer.Option(help="Longer texts are cut.")] = 128,
+    seed: Annotated[int, typer.Option()] = 0,
+    as_json: Json = False,
+) -> None:
+    """Fine-tune a classifier of texts, or of the masked position in them."""
+    from transformers.utils.logging import disable_progress_bar
+
+    from alti.train import Recipe, train
+
+    columns = {"text": text_column, "label": label_column}
+    settings: dict[str, Any] = {"epochs": epochs, "batch": batch, "rate": rate, "tokens": tokens, "seed": seed}
+    settings |= {"split": split or None, "validation": validation or None, "mask": mask, "first": first, **columns}
+    recipe = Recipe(checkpoint, data, task=task, **settings)  # type: ignore[arg-type]  # checked by Recipe
+    disable_progress_bar()
+    with _bar("steps") as update:
+        card = train(recipe, out, watch=update)
+    if as_json:
+        print(json.dumps(card))
+        return
+    measured = "" if card["accuracy"] is None else f", accuracy {card['accuracy']:.3f} on {card['validation_texts']}"
+    print(f"{out}: trained on {card['texts']} texts{measured}; labels {', '.join(card['labels'])}")
 
 
 @app.command()
@@ -262,20 +313,33 @@ def _shares(result: "Attribution") -> list[str]:
 
 
 def _watched(steps: "Iterator[Progress]", out: Path) -> None:
-    """Run to the end, with a bar and the time left where someone watches; what was computed stays in the file."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("alti"), BarColumn(), MofNCompleteColumn(), TextColumn("texts, left"), TimeRemainingColumn())
-    console = Console(stderr=True)
+    """Run to the end; what was computed stays in the file."""
     try:
-        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-            task = bar.add_task("alti", total=None)
+        with _bar("texts") as update:
             for step in steps:
-                bar.update(task, completed=step.texts, total=step.total)
+                update(step.texts, step.total)
     except KeyboardInterrupt:
         print(f"alti: stopped; the same command goes on from {out}", file=sys.stderr)
         raise typer.Exit(130) from None
+
+
+@contextmanager
+def _bar(what: str) -> "Iterator[Callable[[int, int | None], None]]":
+    """A bar with the time left, where someone watches."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("alti"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(f"{what}, left"),
+        TimeRemainingColumn(),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("alti", total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 class _Lines:
@@ -365,7 +429,8 @@ def _table(rows: list[dict[str, Any]], as_json: bool, *, right: int | None = Non
     table = Table(box=None, header_style="bold", pad_edge=False)
     for number, column in enumerate(rows[0]):
         numeric = right is not None and number >= right
-        table.add_column(column.replace("_", " "), overflow="fold", justify="right" if numeric else "left")
+        head = column if numeric else column.replace("_", " ")
+        table.add_column(head, overflow="fold", justify="right" if numeric else "left")
     for row in rows:
         cells = ["yes" if cell is True else "" if cell is False else str(cell) for cell in row.values()]
         table.add_row(*cells)

@@ -2,6 +2,7 @@
 
 import re
 import time
+from bisect import bisect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -64,6 +65,8 @@ class Judge:
         self.mask_id = model.encoder.tokenizer.mask_token_id
         if setting.mask and self.mask_id is None:
             raise UsageError("masking was asked for, but this tokenizer has no mask token: delete tokens instead")
+        if setting.mask and model.head.kind == "masked":
+            raise UsageError("masking was asked for, but this model predicts at its mask token: delete tokens instead")
 
     def rows(self, chunk: list[Example | Skipped]) -> list[Row]:
         """A row for each text and method, one for each text that was passed over, and one on the work it took."""
@@ -134,7 +137,7 @@ class Judge:
                 for kind, ranked in _rankings(scores[spec][i]):
                     for name in self.setting.metrics:
                         if name in PLAUSIBILITY:
-                            values[spec][i][name + kind] = _plausibility(name, text, ranked)
+                            values[spec][i][name + kind] = _plausibility(name, text, scores[spec][i], kind)
                             continue
                         encoded = text.task.encoded
                         asking = METRICS[name].ask(encoded.ids, encoded.special, ranked, **self._options(name))
@@ -162,17 +165,19 @@ def _rankings(scores: Tensor) -> list[tuple[str, Tensor]]:
     return [("", scores), (BY_SIZE, scores.abs())] if bool((scores < 0).any()) else [("", scores)]
 
 
-def _plausibility(metric: str, text: _Text, scores: Tensor) -> float:
-    """A rationale weighs words: a word's score is the sum of its tokens'."""
+def _plausibility(metric: str, text: _Text, scores: Tensor, kind: str) -> float:
+    """A rationale weighs words: a word's score is the sum of its tokens'. Words that were cut off do not count."""
     if text.example.rationale is None:
         return float("nan")
     ends = [match.end() for match in re.finditer(r"\S+", text.example.text)]
-    words = [0.0] * len(ends)
+    words: dict[int, float] = {}
     encoded = text.task.encoded
     for (start, end), special, score in zip(encoded.offsets, encoded.special, scores.tolist(), strict=True):
-        if not special and end > start:
-            words[next(i for i, last in enumerate(ends) if start < last)] += score
-    return PLAUSIBILITY[metric](words, text.example.rationale)
+        word = bisect(ends, start)
+        if not special and end > start and word < len(ends):
+            words[word] = words.get(word, 0.0) + score
+    found = [abs(score) if kind == BY_SIZE else score for score in words.values()]
+    return PLAUSIBILITY[metric](found, [text.example.rationale[word] for word in words])
 
 
 def _tallied(asking: Asking[Any], tally: list[int]) -> Asking[Any]:

@@ -10,7 +10,7 @@ Two factors make other views of it: `value` multiplies gradients on their way th
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,8 +23,9 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
-from alti._errors import UnsupportedModelError
+from alti._errors import DecompositionError, UnsupportedModelError
 from alti.affine import norm
+from alti.blocks import FLOAT32_NORM_LIMIT, LIMITS
 from alti.families import Site
 from alti.overhear import listens, overhearing, unheard
 from alti.structure import family_of, network, stacks_of
@@ -76,6 +77,7 @@ class View:
     start: Tensor = field(default_factory=lambda: torch.empty(0))  # [B, T, D]  what enters the first layer
     messages: list[Messages] = field(default_factory=list)  # in the order in which the model computed them
     output: Any = None  # the model's own, in the graph
+    biases: list[Tensor] | None = None  # all of the model's; None where some are frozen
 
 
 def linear_view(model: nn.Module, inputs: Mapping[str, Any], *, value: float = 1.0, response: float = 0.0) -> View:
@@ -86,12 +88,14 @@ def linear_view(model: nn.Module, inputs: Mapping[str, Any], *, value: float = 1
     inner = network(model)
     reader = _Reader(inner, value, response)
     exact = torch.autocast(inner.device.type, enabled=False)
-    with torch.enable_grad(), exact, ExitStack() as hooks, overhearing(inner, reader):
+    with torch.enable_grad(), exact, overhearing(inner, reader), ExitStack() as hooks:
         for handle in reader.watch():
             hooks.callback(handle.remove)
         hooks.enter_context(entering(inner, "embedding", reader.enter))
         with _StraightFunctions():
             reader.view.output = inner(**{"return_dict": True, **inputs})
+    biases = _biases(inner)
+    reader.view.biases = biases if all(bias.requires_grad for bias in biases) else None
     return reader.view
 
 
@@ -101,23 +105,44 @@ def completeness(model: nn.Module, inputs: Mapping[str, Any], target: Callable[[
     `target` maps the model's output to one number per text.
     """
     inner = network(model)
-    biases = [p for name, p in inner.named_parameters() if name.endswith("bias") and p.dim() == 1]
+    biases = _biases(inner)
     frozen = [bias for bias in biases if not bias.requires_grad]
     try:
         for bias in frozen:
             bias.requires_grad_(True)
         view = linear_view(model, inputs)
-        values = target(view.output)
+        vectors = [view.start, *biases]
         gaps = []
-        for value in values:
-            found = torch.autograd.grad(value, [view.start, *biases], retain_graph=True, allow_unused=True)
-            parts = [(g * p).sum() for g, p in zip(found, [view.start, *biases], strict=True) if g is not None]
-            size = torch.stack([value, *parts]).abs().amax()
-            gaps.append((value - torch.stack(parts).sum()).abs() / size.clamp_min(torch.finfo(size.dtype).tiny))
-        return torch.stack(gaps).detach()
+        for value in target(view.output):
+            slopes = torch.autograd.grad(value, vectors, retain_graph=True, allow_unused=True)
+            gaps.append(gap(value, zip(slopes, vectors, strict=True)))
+        return torch.stack(gaps)
     finally:
         for bias in frozen:
             bias.requires_grad_(False)
+
+
+def gap(value: Tensor, parts: Iterable[tuple[Tensor | None, Tensor]]) -> Tensor:
+    """How much of a number is missing from its parts gradient · vector, relative to the largest of them."""
+    found = torch.stack([(slope * vector).sum().detach() for slope, vector in parts if slope is not None])
+    value = value.detach().to(found)
+    size = torch.maximum(found.abs().amax(), value.abs()).clamp_min(torch.finfo(found.dtype).tiny)
+    return (value - found.sum()).abs() / size
+
+
+def require_complete(missing: Tensor, model: nn.Module) -> None:
+    """Raise where too much of a prediction is not made up of vectors and biases."""
+    inner = network(model)
+    limit = max(LIMITS.get(inner.dtype, LIMITS[torch.bfloat16]), 10 * FLOAT32_NORM_LIMIT)  # a rounding at every norm
+    if not missing <= limit:
+        raise DecompositionError(
+            f"{inner.config.model_type}: the linear view leaves {float(missing):.1e} of a prediction unexplained, over "
+            f"{limit:.0e}: a norm or an activation of this model is unknown to NORM and ACTIVATION in alti.linear"
+        )
+
+
+def _biases(model: nn.Module) -> list[Tensor]:
+    return [p for name, p in model.named_parameters() if name.endswith("bias") and p.dim() == 1]
 
 
 @contextmanager
@@ -159,11 +184,11 @@ class _Reader:
     def watch(self) -> Iterator[RemovableHandle]:
         inside = {id(m) for _, layers in stacks_of(self.model) for layer in layers for m in layer.modules()}
         for module in self.model.modules():
-            if not any(module.children()):
+            if next(module.children(), None) is None:
                 kind = type(module).__name__
                 if NORM.search(kind):
                     yield module.register_forward_hook(self._mine(_straight_norm))
-                elif ACTIVATION.search(kind) and not any(module.parameters()):
+                elif ACTIVATION.search(kind) and next(module.parameters(), None) is None:
                     gate = self.gated and id(module) in inside
                     yield module.register_forward_hook(self._mine(_constant if gate else _straight_activation))
         for stack, layers in stacks_of(self.model):

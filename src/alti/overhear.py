@@ -52,19 +52,19 @@ def unheard() -> Iterator[None]:
 @contextmanager
 def overhearing(model: nn.Module, listener: Listener) -> Iterator[None]:
     """Evaluation mode, with attention told to `listener`; everything is as before afterwards."""
-    found = (getattr(module, "config", None) for module in model.modules())
-    configs = {id(config): config for config in found if isinstance(config, PreTrainedConfig)}
-    before = [(config, config._attn_implementation_internal) for config in configs.values()]
-    token = _listener.set(listener)
-    try:
-        for config, name in before:
-            config._attn_implementation_internal = _overheard(name)
-        with evaluating(model):
+    with evaluating(model):
+        found = (getattr(module, "config", None) for module in model.modules())
+        configs = {id(config): config for config in found if isinstance(config, PreTrainedConfig)}
+        before = [(config, config._attn_implementation_internal) for config in configs.values()]
+        token = _listener.set(listener)
+        try:
+            for config, name in before:
+                config._attn_implementation_internal = _overheard(name)
             yield
-    finally:
-        for config, name in before:
-            config._attn_implementation_internal = name
-        _listener.reset(token)
+        finally:
+            for config, name in before:
+                config._attn_implementation_internal = name
+            _listener.reset(token)
 
 
 @cache

@@ -1,6 +1,6 @@
 """Asks a model about many token sequences, in batches of similar length."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -10,6 +10,7 @@ from alti.model import Model
 from alti.outputs import logits_of, probabilities
 from alti.structure import evaluating, network
 
+LOGITS = 1 << 28  # numbers that a language model may give for a batch
 TOKENS = {"cpu": 4096, "cuda": 1 << 17}  # of a batch, padding included
 
 
@@ -17,29 +18,34 @@ class Predictor:
     """What a model says to sequences of tokens; counts what that took."""
 
     def __init__(self, model: Model, *, tokens: int | None = None) -> None:
-        if model.head.kind == "encoder":
-            raise UsageError(f"{model.name or 'this model'} has no head and predicts nothing: load a classifier")
+        if model.head.kind in ("encoder", "token"):
+            what = "has no head and predicts nothing" if model.head.kind == "encoder" else "predicts at every token"
+            raise UsageError(f"{model.name or 'this model'} {what}: load a classifier of texts or a language model")
         self.model = model
         self.device = network(model.model).device
         self.tokens = tokens or TOKENS.get(self.device.type, TOKENS["cpu"])
+        if model.head.kind != "sequence":  # logits of every token
+            self.tokens = min(self.tokens, max(1, LOGITS // model.head.config.vocab_size))
         self.passes = 0  # forward passes made
         self.texts = 0  # sequences that went through the model
 
     def __call__(self, questions: Sequence[list[int]], targets: Sequence[int]) -> list[float]:
         """The probability of each target, given its sequence."""
-        found = self.probabilities(questions)
-        return found[torch.arange(len(found)), torch.tensor(list(targets), dtype=torch.long)].tolist()
+        chosen = torch.tensor(list(targets), dtype=torch.long)
+        return self._asked(questions, lambda some, rows: rows.gather(1, chosen[some][:, None])[:, 0]).tolist()
 
     def probabilities(self, questions: Sequence[list[int]]) -> Tensor:
         """[n, C] on the CPU, in float64."""
+        return self._asked(questions, lambda some, rows: rows)
+
+    def _asked(self, questions: Sequence[list[int]], keep: Callable[[list[int], Tensor], Tensor]) -> Tensor:
+        """What is kept of each batch's probabilities, in the order of the questions."""
         empty = [self.model.encoder.pad]  # where every token was taken away
         asked = [question or empty for question in questions]
-        rows: list[Tensor | None] = [None] * len(asked)
-        one = not self.model.head.takes_batches
-        for batch in batches([len(ids) for ids in asked], 1 if one else self.tokens):
-            for i, row in zip(batch, self._batch([asked[i] for i in batch]), strict=True):
-                rows[i] = row
-        return torch.stack([row for row in rows if row is not None]) if rows else torch.empty(0, 0)
+        rows: dict[int, Tensor] = {}
+        for batch in batches([len(ids) for ids in asked], self.tokens if self.model.head.takes_batches else 1):
+            rows |= zip(batch, keep(batch, self._batch([asked[i] for i in batch])), strict=True)
+        return torch.stack([rows[i] for i in range(len(asked))]) if asked else torch.empty(0, 0)
 
     def _batch(self, questions: list[list[int]]) -> Tensor:
         length, head, encoder = max(map(len, questions)), self.model.head, self.model.encoder

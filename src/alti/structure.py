@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from threading import RLock
 from typing import Any
 
 from torch import nn
@@ -9,6 +10,8 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from alti._errors import UnsupportedModelError
 from alti.families import FAMILIES, Family, Stack
+
+_reading = RLock()  # training flags, hooks and configs belong to the model, not to the caller: one reader at a time
 
 
 def network(given: nn.Module) -> PreTrainedModel:
@@ -73,12 +76,13 @@ def _layers(module: nn.Module, path: list[str]) -> Iterator[nn.Module]:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """No dropout in here; afterwards every module is in the mode it was in."""
-    training = [module for module in model.modules() if module.training]
-    try:
-        for module in training:
-            module.training = False
-        yield
-    finally:
-        for module in training:
-            module.training = True
+    """No dropout in here, and no other thread of ours; afterwards every module is in the mode it was in."""
+    with _reading:
+        training = [module for module in model.modules() if module.training]
+        try:
+            for module in training:
+                module.training = False
+            yield
+        finally:
+            for module in training:
+                module.training = True

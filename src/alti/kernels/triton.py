@@ -99,7 +99,8 @@ def _own(
     if OWN == "behind":
         j = i * 0 + S
     else:
-        for h in range(HEADS):
+        for head in range(HEADS):
+            h = i * 0 + head  # int64
             a = tl.load(attn_ptr + b * a_b + h * a_h + i * a_t + j * a_s)
             t += a * tl.load(f_ptr + b * f_b + h * f_h + j * f_s + d, mask=wide, other=0.0).to(tl.float32)
     tl.store(out_ptr + b * o_b + i * o_t + j * o_s, tl.sum(tl.abs(u) - tl.abs(u - t), 0))
@@ -110,14 +111,17 @@ def proximity(block: Block, p: int) -> Tensor:
     if block.attn.dtype != torch.float32:
         raise UsageError(f"the triton kernel computes in float32, not {block.attn.dtype}: use kernel='blocked'")
     batch, heads, sources, width = block.value.shape
-    # |f| ≤ width · max|v| · max|W|: in these units float16 cannot overflow
-    unit = (width / LARGEST) * vector_norm(block.value, torch.inf) * vector_norm(block.weight, torch.inf)
-    unit = unit.clamp_min(torch.finfo(torch.float32).tiny)
+    # |f| ≤ width · max|v| · max|W|: in these units neither it nor v can overflow a float16
+    large = width * vector_norm(block.weight, torch.inf)
+    unit = (vector_norm(block.value, torch.inf) * large.clamp_min(1) / LARGEST).clamp_min(
+        torch.finfo(torch.float32).tiny
+    )
     value = torch.empty(heads, batch, sources, width, dtype=torch.float16, device=block.value.device)
     torch.div(block.value.transpose(0, 1), unit, out=value)
     f = (value.flatten(1, 2) @ block.weight.half()).unflatten(1, (batch, sources))  # [H, B, S, D]
     scale = (block.scale * unit).contiguous()
-    return _with_own(block, f, scale, _fused(block.attn, f, block.output, scale))
+    with torch.cuda.device(scale.device):
+        return _with_own(block, f, scale, _fused(block.attn, f, block.output, scale))
 
 
 def _fused(attn: Tensor, f: Tensor, y: Tensor, scale: Tensor) -> Tensor:

@@ -74,6 +74,7 @@ def integrated_gradients(
         raise UsageError(f"steps = {steps} is not a number of steps: give 1 or more")
     vectors, _, output = _slopes(model, inputs, target, at, of)
     index = _index(output, target)
+    at_once = 1 if network(model).config.pad_token_id is None else AT_ONCE  # then some classifiers take one at a time
 
     def value(given: Tensor, index: Tensor, position: Tensor | None, *tensors: Tensor) -> Tensor:
         with evaluating(model), entering(model, at, lambda _: given):
@@ -86,7 +87,7 @@ def integrated_gradients(
             _start(model, inputs, vectors, at, baseline),
             additional_forward_args=(index, target.position, *inputs.tensors.values()),
             n_steps=steps,
-            internal_batch_size=max(AT_ONCE, len(vectors)),
+            internal_batch_size=max(at_once, len(vectors)),
             return_convergence_delta=True,
         )
     scores, extra = scores.detach(), {"gap": gap.detach()}
@@ -134,15 +135,18 @@ def _start(model: nn.Module, inputs: Inputs, vectors: Tensor, at: Point, baselin
     fill = fills[baseline]
     if fill is None:
         raise UsageError("baseline = 'mask', but this tokenizer has no mask token: use baseline='zero' or 'pad'")
-    ids = inputs.tensors["input_ids"]
+    words = network(model).get_input_embeddings()
     found: list[Tensor] = []
+
+    def swap(x: Tensor) -> Tensor:  # not the ids: some models read positions off them
+        return torch.where(inputs.special[..., None], x, words.weight[fill].to(x))
 
     def keep(x: Tensor) -> Tensor:
         found.append(x.detach())
         return x
 
-    with torch.no_grad(), evaluating(model), entering(model, at, keep):
-        network(model)(**inputs.tensors | {"input_ids": torch.where(inputs.special, ids, fill)})
+    with torch.no_grad(), evaluating(model), entering(model, "word", swap), entering(model, at, keep):
+        network(model)(**inputs.tensors)
     return found[0]
 
 

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from alti._errors import UnsupportedModelError
 from alti.blocks import Block, walk
-from alti.linear import View, linear_view
+from alti.linear import View, gap, linear_view, require_complete
 from alti.methods.registry import Inputs, Scores, Target, method
 from alti.mixing import contributions
 from alti.outputs import contrast, logits_of
@@ -16,12 +16,18 @@ from alti.structure import network
 def linear(model: nn.Module, inputs: Inputs, target: Target) -> Scores:
     """Linear: each token's exact signed effect on the class, with attention, norms and activations held constant.
 
-    The class is read as its logit against the mean of the others. What biases carry is the result's `remainder`.
+    The class is read as its logit against the mean of the others. What biases carry is the result's `remainder`; scores
+    and biases are checked to make up the class (but in models whose biases are frozen).
     """
     view = linear_view(model, inputs.tensors)
     value = _contrast(model, view, target)
-    (slope,) = torch.autograd.grad(value.sum(), [view.start])
-    return _scores(slope, value, view, inputs)
+    vectors = [view.start, *(view.biases or [])]
+    slopes = torch.autograd.grad(value.sum(), vectors, allow_unused=True)
+    if view.biases is not None:
+        require_complete(gap(value.sum(), zip(slopes, vectors, strict=True)), model)
+    scores = _products(slopes[0], view)
+    rest = value.detach().to(scores) - scores.sum(-1)  # padding has no effect
+    return Scores(scores.where(inputs.mask, 0), output=view.output, extra={"remainder": rest})
 
 
 @method
@@ -86,12 +92,6 @@ def _contrast(model: nn.Module, view: View, target: Target) -> Tensor:
         logits = logits_of(view.output, target.position)
         index = logits.argmax(-1) if target.index is None else target.index
         return contrast(logits, index, network(model).config)
-
-
-def _scores(slope: Tensor, value: Tensor, view: View, inputs: Inputs) -> Scores:
-    scores = _products(slope, view)
-    rest = value.detach() - scores.sum(-1)  # padding has no effect
-    return Scores(scores.where(inputs.mask, 0), output=view.output, extra={"remainder": rest})
 
 
 def _products(slope: Tensor, view: View) -> Tensor:

@@ -32,7 +32,8 @@ def occlusion(
         full = probabilities(logits, inner.config).gather(1, index[:, None])[:, 0]
         scores = torch.zeros_like(inputs.mask, dtype=torch.promote_types(full.dtype, torch.float32))
         reads = None if output.logits.dim() == 2 else target.position  # a classifier finds its position by itself
-        for row, places in _questions(inputs, reads):
+        at_once = 1 if inner.config.pad_token_id is None else AT_ONCE  # some classifiers then take one text at a time
+        for row, places in _questions(inputs, reads, at_once):
             some = torch.tensor(places, device=scores.device)
             tensors, position = _without(inputs, reads, row, some, removal)
             left = logits_of(inner(**tensors, return_dict=True), position)
@@ -51,7 +52,7 @@ def random(model: nn.Module, inputs: Inputs, target: Target, *, seed: int = 0) -
     return Scores(scores.to(inputs.mask.device))
 
 
-def _questions(inputs: Inputs, reads: Tensor | None) -> Iterator[tuple[int, list[int]]]:
+def _questions(inputs: Inputs, reads: Tensor | None, at_once: int) -> Iterator[tuple[int, list[int]]]:
     """Which tokens of which text are taken away, one at a time.
 
     The token that a prediction is read from stays, unless it is the last: then the one before it is read.
@@ -59,8 +60,8 @@ def _questions(inputs: Inputs, reads: Tensor | None) -> Iterator[tuple[int, list
     for row, (special, mask) in enumerate(zip(inputs.special.tolist(), inputs.mask.tolist(), strict=True)):
         kept = None if reads is None or reads[row] == sum(mask) - 1 else int(reads[row])
         places = [i for i, each in enumerate(special) if not each and i != kept]
-        for start in range(0, len(places), AT_ONCE):
-            yield row, places[start : start + AT_ONCE]
+        for start in range(0, len(places), at_once):
+            yield row, places[start : start + at_once]
 
 
 def _without(

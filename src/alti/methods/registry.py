@@ -2,9 +2,10 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from alti._errors import UsageError
@@ -24,6 +25,12 @@ class Inputs:
         """True at real tokens: [B, T]."""
         return self.tensors["attention_mask"].bool()
 
+    def cloned(self) -> "Inputs":
+        """The same outside torch.inference_mode, whose tensors no gradient can be taken with."""
+        if not self.special.is_inference():
+            return self
+        return replace(self, tensors={k: t.clone() for k, t in self.tensors.items()}, special=self.special.clone())
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -31,6 +38,11 @@ class Target:
 
     index: Tensor | None = None  # [B]  class or vocabulary id; None: the predicted one
     position: Tensor | None = None  # [B]  None: the mean of all real positions
+
+    def cloned(self) -> "Target":
+        """The same outside torch.inference_mode."""
+        index, position = (None if t is None else t.clone() for t in (self.index, self.position))
+        return Target(index, position)
 
     def rows(self, inputs: Inputs) -> Tensor:
         """How much the prediction reads of each final position: [B, T], rows sum to 1."""
@@ -77,7 +89,9 @@ def run(name: str, model: nn.Module, inputs: Inputs, target: Target, *, layers: 
     """Call a method by name, its options checked."""
     known = validate(name, options)
     asked = {"layers": layers} if "layers" in known else {}
-    return METHODS[name](model, inputs, target, **asked, **options)
+    plain = torch.autocast(inputs.mask.device.type, enabled=False)
+    with torch.inference_mode(False), torch.enable_grad(), plain:  # whatever the caller is in the middle of
+        return METHODS[name](model, inputs.cloned(), target.cloned(), **asked, **options)
 
 
 def validate(name: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -90,4 +104,13 @@ def validate(name: str, options: dict[str, Any]) -> dict[str, Any]:
         if option not in own:
             takes = f"it takes {', '.join(own)}" if own else "it takes none"
             raise UsageError(f"method {name} has no option {option!r}: {takes}")
+        if not _fits(options[option], known[option]):
+            like = type(known[option]).__name__
+            raise UsageError(f"method {name} takes {option} as {like}, like {known[option]!r}, not {options[option]!r}")
     return known
+
+
+def _fits(value: Any, default: Any) -> bool:
+    """Whether a value is of the kind that an option's default is."""
+    kinds = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}.get(type(default), (object,))
+    return isinstance(value, kinds) and (isinstance(default, bool) or not isinstance(value, bool))

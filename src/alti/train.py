@@ -1,0 +1,243 @@
+"""Fine-tunes a classifier: of a text, or of the masked position in it. transformers' Trainer does the work."""
+
+import json
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import transformers
+from torch.utils.data import Dataset, Sampler
+
+from alti._errors import LoadError, UsageError
+from alti.data import Example, read
+
+Task = Literal["text", "mask"]
+Watch = Callable[[int, int], None]  # step, steps
+
+AUTO = {"text": "AutoModelForSequenceClassification", "mask": "AutoModelForTokenClassification"}
+IGNORED = -100  # a label that no loss reads
+CARD = "card.json"
+POOL = 50  # batches whose texts are sorted by length
+SAVES = 20  # states of an unfinished run that are written, of which the last is kept
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What is trained on what, and how. The same recipe gives the same weights on the same machine."""
+
+    checkpoint: str
+    data: str
+    split: str | None = "train"
+    validation: str | None = "validation"  # split that accuracy is measured on; None: not measured
+    text: str | None = None  # column
+    label: str | None = None
+    task: Task = "text"  # "mask": the head reads the mask token of each text
+    mask: str | None = None  # how the data writes the mask token, where it writes it its own way
+    first: int | None = None  # only so many rows
+    epochs: float = 3.0
+    batch: int = 32
+    rate: float = 2e-5
+    warmup: float = 0.1  # share of the steps
+    decay: float = 0.01
+    tokens: int = 128  # longer texts are cut
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.task not in AUTO:
+            raise UsageError(f"task = {self.task!r} does not exist: choose text or mask")
+        for name in ("epochs", "batch", "rate", "tokens"):
+            if not getattr(self, name) > 0:
+                raise UsageError(f"{name} = {getattr(self, name)!r} trains nothing: give a number above 0")
+
+
+class _Texts(Dataset[dict[str, Any]]):
+    """Texts as tokens, with their labels."""
+
+    def __init__(self, rows: list[tuple[str, int]], tokenizer: Any, recipe: Recipe) -> None:
+        texts = [text.replace(recipe.mask, tokenizer.mask_token) if recipe.mask else text for text, _ in rows]
+        found = tokenizer(texts, truncation=True, max_length=recipe.tokens)
+        self.items: list[dict[str, Any]] = []
+        self.unmasked = 0  # texts without exactly one mask token, which are left out
+        for i, (_, label) in enumerate(rows):
+            item = {name: found[name][i] for name in found}
+            if recipe.task == "text":
+                self.items.append(item | {"labels": label})
+                continue
+            masked = [token == tokenizer.mask_token_id for token in item["input_ids"]]
+            if sum(masked) == 1:
+                self.items.append(item | {"labels": [label if here else IGNORED for here in masked]})
+            else:
+                self.unmasked += 1
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return self.items[index]
+
+
+def train(recipe: Recipe, out: str | Path, *, watch: Watch | None = None) -> dict[str, Any]:
+    """Fine-tune a checkpoint into the folder `out` and return its card; a run that was stopped goes on.
+
+    `out` holds the model, its tokenizer and card.json; `out`/steps the state of a run that is not finished.
+    """
+    folder = Path(out)
+    tokenizer = _loaded(transformers.AutoTokenizer.from_pretrained, recipe.checkpoint)
+    if recipe.task == "mask" and tokenizer.mask_token is None:
+        raise UsageError(f"{recipe.checkpoint} has no mask token, which task = 'mask' reads: choose another checkpoint")
+    rows = _rows(recipe, recipe.split)
+    names = sorted({label for _, label in rows}, key=str)
+    if len(names) < 2:
+        raise UsageError(f"{recipe.data} has the labels {names}: training needs two or more")
+    numbers = {name: i for i, name in enumerate(names)}
+    held = _rows(recipe, recipe.validation) if recipe.validation else []
+    if unknown := {label for _, label in held} - numbers.keys():
+        raise UsageError(f"the split {recipe.validation} has labels that {recipe.split} has not: {sorted(unknown)}")
+    _seed(recipe.seed)
+    model = _loaded(
+        partial(getattr(transformers, AUTO[recipe.task]).from_pretrained, num_labels=len(names)), recipe.checkpoint
+    ).float()
+    model.config.id2label = {i: str(name) for name, i in numbers.items()}
+    model.config.label2id = {str(name): i for name, i in numbers.items()}
+    sets = [_Texts([(text, numbers[label]) for text, label in part], tokenizer, recipe) for part in (rows, held)]
+    trainer = _trainer(recipe, folder, model, tokenizer, sets, watch)
+    states = sorted((folder / "steps").glob("checkpoint-*"))
+    trainer.train(resume_from_checkpoint=bool(states))
+    card = {
+        **asdict(recipe),
+        "texts": len(sets[0]),
+        "texts_without_one_mask": sets[0].unmasked,
+        "labels": [str(name) for name in names],
+        "accuracy": trainer.evaluate()["eval_accuracy"] if held else None,
+        "validation_texts": len(sets[1]),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+    }
+    trainer.save_model(str(folder))
+    tokenizer.save_pretrained(folder)
+    shutil.rmtree(folder / "steps")  # finished: nothing to go on from
+    (folder / CARD).write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
+    return card
+
+
+def _trainer(
+    recipe: Recipe, folder: Path, model: Any, tokenizer: Any, sets: list[_Texts], watch: Watch | None
+) -> transformers.Trainer:
+    try:
+        import accelerate  # noqa: F401  # the Trainer's own message is a page long
+    except ImportError as error:
+        raise LoadError("training needs accelerate, which is not installed: pip install 'alti[train]'") from error
+    steps = max(1, round(recipe.epochs * -(-len(sets[0]) // recipe.batch)))
+    arguments = transformers.TrainingArguments(
+        output_dir=str(folder / "steps"),
+        per_device_train_batch_size=recipe.batch,
+        per_device_eval_batch_size=4 * recipe.batch,
+        num_train_epochs=recipe.epochs,
+        learning_rate=recipe.rate,
+        weight_decay=recipe.decay,
+        warmup_steps=round(recipe.warmup * steps),
+        lr_scheduler_type="linear",
+        bf16=torch.cuda.is_available() and torch.cuda.is_bf16_supported(),
+        save_strategy="steps",
+        save_steps=max(1, steps // SAVES),
+        save_total_limit=1,
+        seed=recipe.seed,
+        data_seed=recipe.seed,
+        report_to=[],
+        disable_tqdm=True,
+        logging_strategy="no",
+        dataloader_pin_memory=torch.cuda.is_available(),
+    )
+    if recipe.task == "text":
+        collator: Any = transformers.DataCollatorWithPadding(tokenizer)
+    else:
+        collator = transformers.DataCollatorForTokenClassification(tokenizer, label_pad_token_id=IGNORED)
+    return _Trainer(
+        model=model,
+        args=arguments,
+        train_dataset=sets[0],
+        eval_dataset=sets[1] if len(sets[1]) else None,
+        data_collator=collator,
+        compute_metrics=_accuracy,
+        callbacks=[_Watcher(watch)] if watch else None,
+    )
+
+
+class _ByLength(Sampler[int]):
+    """Texts of similar length together, batches by chance: the same order for the same seed and epoch.
+
+    transformers' own sampler draws from the global generator, so a run that goes on would see other batches.
+    """
+
+    def __init__(self, lengths: list[int], batch: int, seed: int) -> None:
+        self.lengths, self.batch, self.seed, self.epoch = lengths, batch, seed, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __iter__(self) -> Iterator[int]:
+        draw = random.Random(f"{self.seed} {self.epoch}")
+        order = list(range(len(self.lengths)))
+        draw.shuffle(order)
+        pools = [order[i : i + POOL * self.batch] for i in range(0, len(order), POOL * self.batch)]
+        ranked = [i for pool in pools for i in sorted(pool, key=lambda i: self.lengths[i])]
+        batches = [ranked[i : i + self.batch] for i in range(0, len(ranked), self.batch)]
+        draw.shuffle(batches)
+        return (i for batch in batches for i in batch)
+
+
+class _Trainer(transformers.Trainer):  # type: ignore[misc]  # transformers is not typed
+    def _get_train_sampler(self, train_dataset: Any = None) -> _ByLength:
+        lengths = [len(item["input_ids"]) for item in self.train_dataset.items]
+        return _ByLength(lengths, self.args.per_device_train_batch_size, self.args.seed)
+
+
+class _Watcher(transformers.TrainerCallback):  # type: ignore[misc]  # transformers is not typed
+    def __init__(self, watch: Watch) -> None:
+        self.watch = watch
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.watch(state.global_step, state.max_steps)
+
+
+def _accuracy(found: Any) -> dict[str, float]:
+    predicted, labels = np.argmax(found.predictions, -1), found.label_ids
+    real = labels != IGNORED
+    return {"accuracy": float((predicted == labels)[real].mean())}
+
+
+def _rows(recipe: Recipe, split: str | None) -> list[tuple[str, int | str]]:
+    found: list[tuple[str, int | str]] = []
+    for row in read(recipe.data, split=split, text=recipe.text, label=recipe.label):
+        if isinstance(row, Example) and row.label is not None:
+            found.append((row.text, row.label))
+            if len(found) == recipe.first:
+                break
+    if not found:
+        raise UsageError(
+            f"{recipe.data} ({split or 'all rows'}) has no text with a label: name them with text=, label="
+        )
+    return found
+
+
+def _loaded(read_it: Callable[[str], Any], checkpoint: str) -> Any:
+    try:
+        return read_it(checkpoint)
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise LoadError(f"{checkpoint} could not be loaded ({reason}): give a folder or a hub name") from error
+
+
+def _seed(seed: int) -> None:
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)

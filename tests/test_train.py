@@ -1,0 +1,105 @@
+"""Fine-tuning: it learns, repeats itself to the bit, goes on after a stop, and says what is wrong."""
+
+import json
+
+import pytest
+import torch
+
+import alti
+from alti.train import Recipe, train
+
+import tiny
+
+WORDS = ("clever", "funny", "bad", "clumsy")
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("checkpoint")
+    tiny.speaking("bert", "AutoModelForMaskedLM", dtype=torch.float32).save_pretrained(folder)
+    tiny.tokenizer().save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    file = tmp_path_factory.mktemp("data") / "texts.jsonl"
+    rows = []
+    for split, count in (("train", 96), ("validation", 24)):
+        for i in range(count):
+            word = WORDS[i % 4]
+            text = f"the {('plot', 'film', 'acting')[i % 3]} is {word} and ***mask*** long"
+            rows.append({"text": text, "label": "good" if word in WORDS[:2] else "poor", "split": split})
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(file)
+
+
+def recipe(checkpoint, data, **change):
+    settings = {"epochs": 4, "batch": 8, "rate": 3e-3, "tokens": 32, "mask": "***mask***"}
+    return Recipe(checkpoint, data, **{**settings, **change})
+
+
+def weights(folder):
+    return alti.load(folder, device="cpu").model.state_dict()
+
+
+@pytest.mark.parametrize("task", ["text", "mask"])
+def test_it_learns_and_the_result_can_be_explained(checkpoint, data, tmp_path, task):
+    steps = []
+    card = train(recipe(checkpoint, data, task=task), tmp_path, watch=lambda step, of: steps.append((step, of)))
+    assert card["accuracy"] == 1.0
+    assert json.loads((tmp_path / "card.json").read_text()) == card
+    assert steps[-1] == (48, 48)
+    assert not (tmp_path / "steps").exists()
+    model = alti.load(tmp_path, device="cpu")
+    place = {"position": -4} if task == "mask" else {}
+    found = model.explain("the film is clumsy and [MASK] long", method="absence", **place)
+    assert found.label == "poor"
+    assert found.words().top(1)[0][0] == "clumsy"
+
+
+def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(checkpoint, data, tmp_path):
+    class Stop(Exception):
+        pass
+
+    def stop(step, steps):
+        if step == 17:
+            raise Stop
+
+    whole = train(recipe(checkpoint, data), tmp_path / "whole")
+    with pytest.raises(Stop):
+        train(recipe(checkpoint, data), tmp_path / "stopped", watch=stop)
+    seen = []
+    card = train(recipe(checkpoint, data), tmp_path / "stopped", watch=lambda step, _: seen.append(step))
+    assert seen[0] == 17  # a state was written every second step
+    assert card == whole
+    one, other = weights(tmp_path / "whole"), weights(tmp_path / "stopped")
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_seed_makes_it_repeatable(checkpoint, data, tmp_path):
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        train(recipe(checkpoint, data, seed=seed, epochs=0.5), tmp_path / name)
+    one, same, other = (weights(tmp_path / name) for name in "abc")
+    assert all(torch.equal(one[name], same[name]) for name in one)
+    assert not all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"task": "token"}, "choose text or mask"),
+        ({"epochs": 0}, "epochs = 0 trains nothing"),
+        ({"split": "dev"}, "dev"),
+        ({"label": "stars"}, "stars"),
+        ({"first": 1}, "training needs two or more"),
+    ],
+)
+def test_wrong_recipes(checkpoint, data, tmp_path, change, message):
+    with pytest.raises(alti.UsageError, match=message):
+        train(recipe(checkpoint, data, **change), tmp_path)
+
+
+def test_a_checkpoint_that_is_not_there(data, tmp_path):
+    with pytest.raises(alti.LoadError, match="could not be loaded"):
+        train(recipe(str(tmp_path / "nothing"), data), tmp_path)
