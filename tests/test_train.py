@@ -35,7 +35,7 @@ def data(tmp_path_factory):
 
 
 def recipe(checkpoint, data, **change):
-    settings = {"epochs": 4, "batch": 8, "rate": 3e-3, "tokens": 32, "mask": "***mask***"}
+    settings = {"epochs": 12, "batch": 8, "rate": 2e-3, "tokens": 32, "mask": "***mask***"}
     return Recipe(checkpoint, data, **{**settings, **change})
 
 
@@ -49,7 +49,7 @@ def test_it_learns_and_the_result_can_be_explained(checkpoint, data, tmp_path, t
     card = train(recipe(checkpoint, data, task=task), tmp_path, watch=lambda step, of: steps.append((step, of)))
     assert card["accuracy"] == 1.0
     assert json.loads((tmp_path / "card.json").read_text()) == card
-    assert steps[-1] == (48, 48)
+    assert steps[-1] == (144, 144)
     assert not (tmp_path / "steps").exists()
     model = alti.load(tmp_path, device="cpu")
     place = {"position": -4} if task == "mask" else {}
@@ -71,7 +71,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(checkpoint, data, tmp_p
         train(recipe(checkpoint, data), tmp_path / "stopped", watch=stop)
     seen = []
     card = train(recipe(checkpoint, data), tmp_path / "stopped", watch=lambda step, _: seen.append(step))
-    assert seen[0] == 17  # a state was written every second step
+    assert seen[0] == 15  # a state was written every seventh step
     assert card == whole
     one, other = weights(tmp_path / "whole"), weights(tmp_path / "stopped")
     assert all(torch.equal(one[name], other[name]) for name in one)
@@ -98,6 +98,11 @@ def test_a_seed_makes_it_repeatable(checkpoint, data, tmp_path):
 def test_wrong_recipes(checkpoint, data, tmp_path, change, message):
     with pytest.raises(alti.UsageError, match=message):
         train(recipe(checkpoint, data, **change), tmp_path)
+
+
+def test_nothing_is_printed(checkpoint, data, tmp_path, capsys):
+    train(recipe(checkpoint, data, epochs=0.5), tmp_path)
+    assert capsys.readouterr().out == ""
 
 
 def test_a_checkpoint_that_is_not_there(data, tmp_path):

@@ -252,7 +252,7 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Fine-tune a classifier of texts, or of the masked position in them."""
-    from transformers.utils.logging import disable_progress_bar
+    from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 
     from alti.train import Recipe, train
 
@@ -261,6 +261,7 @@ def train(
     settings |= {"split": split or None, "validation": validation or None, "mask": mask, "first": first, **columns}
     recipe = Recipe(checkpoint, data, task=task, **settings)  # type: ignore[arg-type]  # checked by Recipe
     disable_progress_bar()
+    set_verbosity_error()  # that a new head was made is what was asked for
     with _bar("steps") as update:
         card = train(recipe, out, watch=update)
     if as_json:

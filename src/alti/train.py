@@ -13,6 +13,7 @@ import numpy as np
 import torch
 import transformers
 from torch.utils.data import Dataset, Sampler
+from transformers.trainer_callback import PrinterCallback
 
 from alti._errors import LoadError, UsageError
 from alti.data import Example, read
@@ -158,7 +159,7 @@ def _trainer(
         collator: Any = transformers.DataCollatorWithPadding(tokenizer)
     else:
         collator = transformers.DataCollatorForTokenClassification(tokenizer, label_pad_token_id=IGNORED)
-    return _Trainer(
+    trainer = _Trainer(
         model=model,
         args=arguments,
         train_dataset=sets[0],
@@ -167,6 +168,8 @@ def _trainer(
         compute_metrics=_accuracy,
         callbacks=[_Watcher(watch)] if watch else None,
     )
+    trainer.remove_callback(PrinterCallback)  # stdout is for results
+    return trainer
 
 
 class _ByLength(Sampler[int]):
