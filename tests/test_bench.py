@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import alti
-from alti.bench import Plan, curves, load_rows, parsed, run, summary, work
+from alti.bench import PAPER, Plan, curves, default_methods, load_rows, parsed, run, summary, work
 from alti.data import Example
 from alti.judging import BY_SIZE, Judge
 from alti.metrics import comprehensiveness, probability_drop, sufficiency, token_f1
@@ -281,3 +281,69 @@ def test_batches_hold_what_fits():
     assert sorted(i for batch in found for i in batch) == list(range(6))
     assert all(len(batch) * max(lengths[i] for i in batch) <= 12 or len(batch) == 1 for batch in found)
     assert list(batches([], 12)) == []
+
+
+def test_files_of_others_are_left_alone(plan, model, tmp_path):
+    for number, content in enumerate(('{"important": "one line"}', "123\n", '{"text": "a"}\n{"text": "b"}', "x" * 99)):
+        file = tmp_path / f"{number}.txt"
+        file.write_text(content)
+        with pytest.raises(alti.LoadError, match="no file of benchmark rows"):
+            finished(plan, model, file)
+        assert file.read_text() == content
+    for file in (tmp_path, tmp_path / "nowhere" / "rows.jsonl"):
+        with pytest.raises(alti.UsageError, match="cannot be written"):
+            finished(plan, model, file)
+
+
+def test_changed_data_weights_or_dtype_are_noticed(plan, model, data, tmp_path):
+    file = tmp_path / "rows.jsonl"
+    finished(plan, model, file)
+    other = alti.Model(tiny.speaking("bert", "AutoModelForSequenceClassification", seed=1), tiny.tokenizer())
+    with pytest.raises(alti.UsageError, match="the dtype and the weights changed since"):
+        finished(plan, other, file)
+    data.write_text(data.read_text().replace("clever", "clumsy"))
+    with pytest.raises(alti.UsageError, match="but the data changed since: name another file"):
+        finished(plan, model, file)
+
+
+def test_a_run_that_failed_before_its_first_row_leaves_nothing_behind(plan, model, tmp_path, monkeypatch):
+    def fail(self, chunk):
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Judge, "rows", fail)
+        with pytest.raises(ZeroDivisionError):
+            finished(plan, model, tmp_path / "rows.jsonl")
+    assert finished(replace(plan, methods=("alti",)), model, tmp_path / "rows.jsonl")
+
+
+def test_labels_of_any_kind_can_be_read_again(model, data, tmp_path):
+    data.write_text(json.dumps({"text": "A clever film", "label": "pos\u2028\x85x"}) + "\n")
+    plan = Plan(model="tiny", data=str(data), methods=("random",))
+    assert finished(plan, model, tmp_path / "rows.jsonl")[0]["gold"] == "pos\u2028\x85x"
+
+
+def test_a_token_behind_the_last_word(tmp_path):
+    model = alti.Model(tiny.speaking("gpt2", "AutoModelForSequenceClassification", "bpe"), tiny.tokenizer("bpe"))
+    file = tmp_path / "data.jsonl"
+    file.write_text(json.dumps({"text": "clever film ", "rationale": [1, 0]}) + "\n")
+    plan = Plan(model="tiny", data=str(file), methods=("linear",), metrics=("token_f1",), rationale="rationale")
+    assert finished(plan, model, tmp_path / "rows.jsonl")[0]["values"]["token_f1"] in (0.0, 1.0)
+
+
+def test_models_that_cannot_be_judged(plan, tmp_path):
+    masked = alti.Model(tiny.speaking("bert", "AutoModelForMaskedLM"), tiny.tokenizer())
+    with pytest.raises(alti.UsageError, match="predicts at its mask token"):
+        finished(replace(plan, mask=True), masked, tmp_path / "rows.jsonl")
+    tokens = alti.Model(tiny.speaking("bert", "AutoModelForTokenClassification"), tiny.tokenizer())
+    with pytest.raises(alti.UsageError, match="predicts at every token"):
+        finished(plan, tokens, tmp_path / "rows.jsonl")
+    with pytest.raises(alti.UsageError, match="token_f1 compares with human rationales"):
+        replace(plan, metrics=("token_f1",))
+
+
+def test_default_methods_are_those_that_the_family_can():
+    gpt = alti.Model(tiny.speaking("gpt2", "AutoModelForCausalLM", "bpe"), tiny.tokenizer("bpe"))
+    bert = alti.Model(tiny.speaking("bert", "AutoModelForSequenceClassification"), tiny.tokenizer())
+    assert set(PAPER) - set(default_methods(gpt)) == {"globenc", "alti_ln2"}
+    assert default_methods(bert) == PAPER

@@ -265,10 +265,15 @@ def test_bench_draws_curves(run, folder, texts, tmp_path):
         (("--data", "TEXTS", "--text-column", "body"), 2, "body"),
         (("--data", "TEXTS", "--format", "html"), 2, "choose text, markdown, latex or csv"),
         (("--data", "TEXTS", "--first", "0"), 2, "give 1 or more"),
+        (("--data", "TEXTS", "--out", "TEXTS"), 2, "is the data itself"),
+        (("--data", "TEXTS", "--out", "."), 2, "cannot be written"),
+        (("--data", "EMPTY", "--methods", "random"), 1, "no text of"),
     ],
 )
 def test_bench_errors(run, folder, texts, tmp_path, arguments, code, message):
-    given = [str(texts) if argument == "TEXTS" else argument for argument in arguments]
+    (tmp_path / "empty.jsonl").write_text('{"text": ""}\n')
+    paths = {"TEXTS": str(texts), "EMPTY": str(tmp_path / "empty.jsonl")}
+    given = [paths.get(argument, argument) for argument in arguments]
     found, out, err = run("bench", "-m", folder, "--out", tmp_path / "rows.jsonl", *given)
     assert (found, out) == (code, "")
     assert message in err
@@ -286,3 +291,23 @@ def test_compare(run, folder):
     assert [json.loads(line)["method"] for line in out.splitlines()][:2] == ["alti", "absence"]
     code, _, err = run("compare", "A clever film", "-m", folder, "--methods", "lime")
     assert (code, "method 'lime' does not exist" in err) == (2, True)
+
+
+def test_bench_leaves_out_what_a_family_has_not(run, texts, tmp_path):
+    tiny.saved(tmp_path / "gpt2", "gpt2")
+    code, out, err = run("bench", "-m", tmp_path / "gpt2", "--data", texts, "--first", "1", "--out", tmp_path / "r")
+    assert code == 0
+    assert "left out, for want of a second norm in gpt2: globenc, alti_ln2" in err
+    assert "absence" in out
+
+
+def test_train(run, tmp_path):
+    tiny.saved(tmp_path / "checkpoint")
+    data = tmp_path / "data.csv"
+    data.write_text("text,label,split\na clever film,1,train\na bad plot,0,train\na bad film,0,validation\n")
+    code, out, _ = run("train", tmp_path / "checkpoint", tmp_path / "out", "--data", data, "--epochs", "1")
+    assert code == 0
+    assert "trained on 2 texts, accuracy" in out
+    assert alti.load(tmp_path / "out").explain("a bad film").label in ("0", "1")
+    code, _, err = run("train", tmp_path / "checkpoint", tmp_path / "out", "--data", data, "--task", "tokens")
+    assert (code, "choose text or mask" in err) == (2, True)

@@ -1,5 +1,7 @@
 """One battery over every method that explains a prediction: batches, padding, one token, classes, dtypes."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 
@@ -294,3 +296,70 @@ def test_what_logits_mean(problem, classes, kind):
     assert torch.equal(probabilities(logits, config), expected)
     alone = logits[:, 0] if kind != "softmax" else logits[:, 0] - logits[:, 1:].mean(-1)
     torch.testing.assert_close(contrast(logits, index, config), alone)
+
+
+@pytest.mark.parametrize("method", ["alti", *METHODS])
+def test_whatever_the_caller_is_in_the_middle_of(method):
+    model = alti.Model(tiny.speaking("bert", "AutoModelForSequenceClassification"), tiny.tokenizer())
+    options = FEW.get(method, {})
+    expected = model.explain("A clever film.", method=method, **options)
+    around = (torch.no_grad(), torch.inference_mode(), torch.autocast("cpu", torch.bfloat16))
+    for context in around:
+        with context:
+            found = model.explain("A clever film.", method=method, **options)
+        assert found.scores.dtype == expected.scores.dtype
+        torch.testing.assert_close(found.scores, expected.scores)
+
+
+def test_methods_in_several_threads_do_not_disturb_each_other():
+    model = alti.Model(tiny.speaking("bert", "AutoModelForSequenceClassification").train(), tiny.tokenizer())
+    methods = ("linear", "absence", "alti", "gradient", "occlusion")
+    expected = {method: model.explain(tiny.CORPUS[0], method=method).scores for method in methods}
+    with ThreadPoolExecutor(5) as threads:
+        calls = [(m, threads.submit(model.explain, tiny.CORPUS[0], method=m)) for _ in range(6) for m in methods]
+        for method, call in calls:
+            torch.testing.assert_close(call.result().scores, expected[method])
+    assert model.model.config._attn_implementation == "sdpa"
+    assert all(module.training for module in model.model.modules())
+
+
+@pytest.mark.parametrize("activation", ["sigmoid", "xielu"])
+def test_an_activation_that_the_linear_view_does_not_know_is_an_error(activation):
+    model = tiny.build("bert", "AutoModelForSequenceClassification", hidden_act=activation)
+    with pytest.raises(alti.DecompositionError, match="the linear view leaves"):
+        explained("linear", model, tiny.inputs(model))
+
+
+@pytest.mark.parametrize("method", ["occlusion", "integrated_gradients", "absence"])
+def test_a_classifier_without_a_padding_token(method):
+    network = tiny.speaking("gpt2", "AutoModelForSequenceClassification", "bpe", pad_token_id=None)
+    found = alti.Model(network, tiny.tokenizer("bpe")).explain("A clever film", method=method, **FEW.get(method, {}))
+    assert found.scores.isfinite().all()
+
+
+def test_positions_stay_where_they_are_in_the_baseline():
+    """RoBERTa reads positions off the ids: a baseline of padding must not lose them."""
+    model = built("roberta")
+    batch = tiny.inputs(model, lengths=(6,))
+    inputs = Inputs(batch, torch.zeros_like(batch["input_ids"]).bool(), mask_id=4, pad_id=model.config.pad_token_id)
+    from alti.methods.gradients import _slopes, _start
+
+    vectors, _, _ = _slopes(model, inputs, Target(position=torch.tensor([0])), "embedding", "logit")
+    start = _start(model, inputs, vectors, "embedding", "pad")[0]
+    assert torch.pdist(start).min() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("absence", {"value": "abc"}),
+        ("absence", {"messages": None}),
+        ("integrated_gradients", {"steps": 2.5}),
+        ("integrated_gradients", {"baseline": ["mask"]}),
+        ("alti", {"tol": "x"}),
+        ("alti", {"p": True}),
+    ],
+)
+def test_options_of_the_wrong_kind(method, options):
+    with pytest.raises(alti.UsageError, match=f"method {method} takes {next(iter(options))} as"):
+        explained(method, built("bert"), tiny.inputs(built("bert")), **options)

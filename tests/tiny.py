@@ -8,6 +8,8 @@ import transformers
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerFast
 
+transformers.utils.logging.disable_progress_bar()  # stderr is part of what is tested
+
 VOCAB, HEADS, WIDTH, LAYERS, PAD = 60, 4, 24, 3, 0
 
 _BERT = {
