@@ -27,7 +27,7 @@ from alti.kernels.shared import closeness
 
 COLUMNS = 8  # source tokens whose vectors stay in the second-level cache while all rows pass
 FEATURES = numba.config.CPU_FEATURES or get_host_cpu_features().flatten()
-BYTES, ROWS = (64, 8) if "+avx512f" in FEATURES else (32, 4)  # of a vector; rows that registers hold
+BYTES, ROWS, WIDE = (64, 4, 4) if "+avx512f" in FEATURES else (32, 4, 2)  # of a vector; rows × vectors in registers
 VECTORS, KEPT = 1 << 21, 1 << 23  # numbers of f held at once (or one text's), and kept between calls at the most
 
 # glibc gives freed memory back to the system above a threshold that it raises when a large block is freed. Without
@@ -84,9 +84,9 @@ def _closer(rows: int) -> Any:
         f_at, f_step, at, width = (given[i] for i in (2, 3, 6, 7))
         v = _Vectors(builder, context.get_value_type(signature.args[0].dtype), width.type)
         sums = [cgutils.alloca_once_value(builder, v.zero) for _ in range(rows)]
-        parts = [[cgutils.alloca_once(builder, v.type) for _ in range(2)] for _ in range(rows)]  # t, two vectors wide
-        offsets = [v.constant(n * v.lanes) for n in range(2)]
-        with cgutils.for_range_slice(builder, v.constant(0), width, v.constant(2 * v.lanes), v.index) as (d, _):
+        parts = [[cgutils.alloca_once(builder, v.type) for _ in range(WIDE)] for _ in range(rows)]  # t
+        offsets = [v.constant(n * v.lanes) for n in range(WIDE)]
+        with cgutils.for_range_slice(builder, v.constant(0), width, v.constant(WIDE * v.lanes), v.index) as (d, _):
             for row in parts:
                 for part, offset in zip(row, offsets, strict=True):
                     builder.store(v.zero if rows > 1 else v.load(r, at, d, offset), part)
@@ -156,7 +156,7 @@ def proximity(block: Block, p: int) -> Tensor:
     """‖y_i‖₁ − ‖y_i − T_ij‖₁, divided by scale_i."""
     u, r = (x / block.scale[..., None] for x in (block.output, block.residual))
     batch, heads, targets, sources = block.attn.shape
-    right, below = -u.shape[-1] % (2 * BYTES // u.itemsize), -targets % ROWS
+    right, below = -u.shape[-1] % (WIDE * BYTES // u.itemsize), -targets % ROWS
     weight = pad(block.weight, (0, right)) if right else block.weight
     rows = [pad(x, (0, right, 0, below)) if right or below else x for x in (u, r)]
     own = torch.full((batch, targets), -1) if block.cross else block.own_columns()
