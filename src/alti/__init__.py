@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from alti.attribution import Attribution
     from alti.blocks import Block, check, trace, walk
     from alti.kernels import KERNELS
+    from alti.linear import linear_view
     from alti.loading import load
     from alti.methods import METHODS, Inputs, Scores, Target, method
+    from alti.metrics import METRICS, metric
     from alti.mixing import contributions, norms, parts, rollout
     from alti.model import Model, explain
 
@@ -29,12 +31,15 @@ _LAZY = {  # these import torch and transformers, which takes seconds: only when
     "trace": "blocks",
     "walk": "blocks",
     "KERNELS": "kernels",
+    "linear_view": "linear",
     "load": "loading",
     "METHODS": "methods",
     "Inputs": "methods",
     "Scores": "methods",
     "Target": "methods",
     "method": "methods",
+    "METRICS": "metrics",
+    "metric": "metrics",
     "contributions": "mixing",
     "norms": "mixing",
     "parts": "mixing",
@@ -47,6 +52,7 @@ __all__ = [
     "FAMILIES",
     "KERNELS",
     "METHODS",
+    "METRICS",
     "AltiError",
     "Attribution",
     "Block",
@@ -64,8 +70,10 @@ __all__ = [
     "check",
     "contributions",
     "explain",
+    "linear_view",
     "load",
     "method",
+    "metric",
     "norms",
     "parts",
     "rollout",
@@ -74,7 +82,12 @@ __all__ = [
 ]
 
 
+_MODULES = {"bench", "metrics", "train"}  # alti.metrics.jaccard needs no import of its own
+
+
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"alti.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module 'alti' has no attribute {name!r}")
     return getattr(import_module(f"alti.{_LAZY[name]}"), name)
