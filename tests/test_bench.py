@@ -230,7 +230,7 @@ def test_samples_are_seeded_and_rows_from_the_top_are_the_first(plan):
     ("change", "message"),
     [
         ({"methods": ("lime",)}, "method 'lime' does not exist"),
-        ({"methods": ("alti:p",)}, "write NAME:OPTION=VALUE"),
+        ({"methods": ("alti:p",)}, "write it as NAME=VALUE"),
         ({"methods": ("alti:q=1",)}, "has no option 'q'"),
         ({"methods": ()}, "at least one method"),
         ({"metrics": ("accuracy",)}, "metric 'accuracy' does not exist: choose from"),

@@ -103,7 +103,7 @@ def test_a_bad_line_is_named_and_nothing_is_lost(run, folder):
         (("explain", "hi", "-m", "FOLDER", "-o", "layers=true"), 2, "method alti has no option 'layers'"),
         (("explain", "a\udcffb", "-m", "FOLDER"), 2, "is not valid Unicode"),
         (("explain", "--file", "/tmp", "-m", "FOLDER"), 2, "--file /tmp is not a file"),
-        (("explain", "hi", "-m", "FOLDER", "-o", "p"), 2, "--option p has no value: write it as NAME=VALUE"),
+        (("explain", "hi", "-m", "FOLDER", "-o", "p"), 2, "option 'p' has no value: write it as NAME=VALUE"),
         (("explain", "hi", "-m", "FOLDER", "-o", "p=3"), 2, "p = 3 is not a norm of ALTI"),
         (("explain", "hi", "-m", "FOLDER", "--target", "ugly"), 2, "is not a label of this model: it has 0 negative"),
         (("explain", "hi", "-m", "FOLDER", "--position", "1"), 2, "a sequence classifier reads its own"),

@@ -103,15 +103,7 @@ class Plan:
 def parsed(spec: str) -> Spec:
     """`alti:p=2` is the method alti with the option p = 2."""
     name, *given = spec.split(":")
-    options: dict[str, Any] = {}
-    for pair in given:
-        key, equals, value = pair.partition("=")
-        if not equals:
-            raise UsageError(f"method {spec!r} has an option without a value: write NAME:OPTION=VALUE, like alti:p=2")
-        try:
-            options[key] = json.loads(value)
-        except json.JSONDecodeError:
-            options[key] = value
+    options = methods.read_options(given)
     methods.validate(name, options)
     return Spec(name, options)
 

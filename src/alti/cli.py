@@ -389,18 +389,9 @@ def _with_progress(results: "Iterator[Attribution]", lines: _Lines) -> "Iterator
 
 
 def _options(method: str, given: list[str]) -> dict[str, Any]:
-    """p=2 and the like; a value that is JSON (a number, true, null) is read as such."""
-    from alti.methods import validate
+    from alti.methods import read_options, validate
 
-    options: dict[str, Any] = {}
-    for pair in given:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise UsageError(f"--option {pair} has no value: write it as NAME=VALUE, like p=2")
-        try:
-            options[name] = json.loads(value)
-        except json.JSONDecodeError:
-            options[name] = value
+    options = read_options(given)
     validate(method, options)
     return options
 

@@ -3,7 +3,19 @@
 import pkgutil
 from importlib import import_module
 
-from alti.methods.registry import METHODS, Inputs, Method, Scores, Target, method, options_of, run, summary_of, validate
+from alti.methods.registry import (
+    METHODS,
+    Inputs,
+    Method,
+    Scores,
+    Target,
+    method,
+    options_of,
+    read_options,
+    run,
+    summary_of,
+    validate,
+)
 
 for _module in pkgutil.iter_modules(__path__, f"{__name__}."):
     import_module(_module.name)
@@ -16,6 +28,7 @@ __all__ = [
     "Target",
     "method",
     "options_of",
+    "read_options",
     "run",
     "summary_of",
     "validate",

@@ -3,9 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from alti._errors import UnsupportedModelError
-from alti.blocks import Block, walk
 from alti.linear import View, gap, linear_view, require_complete
+from alti.methods.layerwise import maps_of
 from alti.methods.registry import Inputs, Scores, Target, method
 from alti.mixing import contributions
 from alti.outputs import contrast, logits_of
@@ -58,7 +57,7 @@ def absence(
 @method
 def alti_logit(model: nn.Module, inputs: Inputs, target: Target, *, kernel: str = "auto") -> Scores:
     """ALTI-logit: signed effects of the messages that attention carries, traced back to the input with ALTI."""
-    maps = _lower_maps(model, inputs, kernel)
+    maps, *_ = maps_of(model, inputs, lambda block: contributions(block, kernel=kernel), hold_last=True)
     view = linear_view(model, inputs.tensors)
     value = _contrast(model, view, target)
     slopes = torch.autograd.grad(value.sum(), [messages.mixed for messages in view.messages])
@@ -69,22 +68,6 @@ def alti_logit(model: nn.Module, inputs: Inputs, target: Target, *, kernel: str 
         above = (scores[:, None] @ maps[layer].to(scores))[:, 0] if layer < len(maps) else 0
         scores = above + sent
     return Scores(scores.where(inputs.mask, 0), output=view.output)
-
-
-def _lower_maps(model: nn.Module, inputs: Inputs, kernel: str) -> list[Tensor]:
-    """ALTI's map of every layer but the last."""
-    maps: list[Tensor] = []
-    latest: list[Block] = []
-
-    def visit(block: Block) -> None:
-        if block.cross:
-            raise UnsupportedModelError("this method multiplies maps of self-attention, and met cross-attention")
-        if latest:
-            maps.append(contributions(latest.pop(), kernel=kernel))
-        latest.append(block)
-
-    walk(model, inputs.tensors, visit)
-    return maps
 
 
 def _contrast(model: nn.Module, view: View, target: Target) -> Tensor:

@@ -1,7 +1,8 @@
 """What every attribution method takes and returns, and the table of their names."""
 
 import inspect
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -108,6 +109,20 @@ def validate(name: str, options: dict[str, Any]) -> dict[str, Any]:
             like = type(known[option]).__name__
             raise UsageError(f"method {name} takes {option} as {like}, like {known[option]!r}, not {options[option]!r}")
     return known
+
+
+def read_options(given: Iterable[str]) -> dict[str, Any]:
+    """Options as users write them, like p=2; a value that is JSON (a number, true, null) is read as such."""
+    options: dict[str, Any] = {}
+    for pair in given:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise UsageError(f"option {pair!r} has no value: write it as NAME=VALUE, like p=2")
+        try:
+            options[name] = json.loads(value)
+        except json.JSONDecodeError:
+            options[name] = value
+    return options
 
 
 def _fits(value: Any, default: Any) -> bool:
