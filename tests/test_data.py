@@ -315,7 +315,7 @@ def test_a_sample_of_all_reads_nothing_ahead():
 def test_real_data(shared):
     pytest.importorskip("pyarrow", reason="no pyarrow here")
     if not (shared / "data").is_dir():
-        pytest.skip(f"no data at {shared / 'data'}")
+        pytest.skip(f"no data at {shared / 'data'}")  # reference outputs can be there without the data sets
     found = list(read(shared / "data" / "sst2" / "data.parquet", split="test"))
     assert [row.number for row in found] == list(range(1821))
     assert {row.label for row in found} == {0, 1}

@@ -20,7 +20,7 @@ MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.name != "__main__
 RANKS = [  # a module imports only from earlier rows
     {"_errors"},
     {"families"},
-    {"affine", "structure", "words", "outputs", "data", "tables", "metrics.registry"},
+    {"affine", "console", "structure", "words", "outputs", "data", "tables", "metrics.registry"},
     {"overhear"},
     {"metrics.faithfulness", "metrics.robustness", "metrics.plausibility", "metrics.anisotropy"},
     {"metrics"},
@@ -88,7 +88,7 @@ def uses(word: str) -> set[str]:
 def test_hooks_and_heavy_libraries_have_one_place():
     assert uses(r"register_forward") == {"blocks", "linear", "judging"}
     assert uses(r"AttentionInterface\.register") == {"overhear"}
-    assert uses(r"import (typer|rich)|from (typer|rich)") == {"cli"}
+    assert uses(r"import (typer|rich)|from (typer|rich)") == {"cli", "console"}
 
 
 def test_public_names_are_real_and_sorted():

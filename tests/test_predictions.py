@@ -166,17 +166,15 @@ def test_alti_logit_equals_what_the_blocks_say():
     torch.testing.assert_close(effects, torch.einsum("td,tsd->ts", at_output[0], messages))
 
 
-@pytest.mark.parametrize("at", ["word", "embedding"])
 @pytest.mark.parametrize("of", ["probability", "logit"])
-def test_gradients_are_those_of_finite_differences(at, of):
+def test_gradients_are_those_of_finite_differences(of):
     model = built("bert")
     batch = tiny.inputs(model, lengths=(5,))
     table = model.get_input_embeddings().weight
     scores = explained("gradient", model, batch, aggregate="sum", at="word", of=of).tokens[0]
     values = []
     token = batch["input_ids"][0, 2]
-    if (batch["input_ids"][0] == token).sum() > 1:
-        pytest.skip("the token stands twice in the text")
+    assert (batch["input_ids"][0] == token).sum() == 1  # else its embedding would move two places
     index = model(**batch).logits.argmax(-1)[0]
     for step in (-1e-6, 1e-6):
         with torch.no_grad():
@@ -185,7 +183,6 @@ def test_gradients_are_those_of_finite_differences(at, of):
             values.append((logits.softmax(-1) if of == "probability" else logits)[0, index])
             table[token] -= step
     torch.testing.assert_close(scores[2], (values[1] - values[0]) / 2e-6, rtol=1e-5, atol=1e-8)
-    assert explained("gradient", model, batch, at=at, of=of).tokens.shape == (1, 5)
 
 
 def test_integrated_gradients_add_up():

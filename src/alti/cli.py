@@ -4,8 +4,7 @@ import io
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from alti import FAMILIES, AltiError, LoadError, UsageError, __version__
+from alti.console import Lines, bar, table, watched
 
 if TYPE_CHECKING:
     from alti import Attribution, Model
@@ -88,11 +88,11 @@ def explain(
         return
     if pair is not None:
         raise UsageError("--pair goes with one TEXT, not with the lines of a file")
-    lines = _Lines(file)
+    lines = Lines(file)
     results = _load(model, device, dtype).explain_all(lines, batch_size=batch_size, **asked)
     done = 0
     try:
-        for result in _with_progress(results, lines):
+        for result in watched(results, lines.count()):
             _print(result, as_json, tokens)
             done += 1
     except AltiError as error:
@@ -154,7 +154,7 @@ def compare(
     if first.label is not None:
         print(first.label if first.probability is None else f"{first.label} {first.probability:.3f}")
     columns = {spec: _shares(result) for spec, result in shown.items()}
-    _table([{"": token, **{s: columns[s][i] for s in columns}} for i, token in enumerate(first.tokens)], False, right=1)
+    table([{"": token, **{s: columns[s][i] for s in columns}} for i, token in enumerate(first.tokens)], False, right=1)
 
 
 @app.command()
@@ -217,7 +217,7 @@ def bench(
         gone = ", ".join(spec for spec in PAPER if spec not in fewer)
         print(f"alti: left out, for want of a second norm in {loaded.family}: {gone}", file=sys.stderr)
         plan = replace(plan, methods=fewer)
-    _watched(run(plan, loaded, out), out)
+    _run(run(plan, loaded, out), out)
     plan, rows = load_rows(out)
     if not any("method" in row for row in rows):
         reasons = {row["skipped"] for row in rows if "skipped" in row} or {"it has no rows"}
@@ -256,13 +256,12 @@ def train(
 
     from alti.train import Recipe, train
 
-    columns = {"text": text_column, "label": label_column}
     settings: dict[str, Any] = {"epochs": epochs, "batch": batch, "rate": rate, "tokens": tokens, "seed": seed}
-    settings |= {"split": split or None, "validation": validation or None, "mask": mask, "first": first, **columns}
-    recipe = Recipe(checkpoint, data, task=task, **settings)  # type: ignore[arg-type]  # checked by Recipe
+    settings |= {"split": split or None, "validation": validation or None, "task": task, "mask": mask, "first": first}
+    recipe = Recipe(checkpoint, data, text=text_column, label=label_column, **settings)
     disable_progress_bar()
     set_verbosity_error()  # that a new head was made is what was asked for
-    with _bar("steps") as update:
+    with bar("steps") as update:
         card = train(recipe, out, watch=update)
     if as_json:
         print(json.dumps(card))
@@ -283,7 +282,7 @@ def families(as_json: Json = False) -> None:
         }
         for name, family in sorted(FAMILIES.items())
     ]
-    _table(rows, as_json)
+    table(rows, as_json)
 
 
 @app.command()
@@ -296,7 +295,7 @@ def methods(as_json: Json = False) -> None:
         own = {key: default for key, default in options_of(name).items() if key != "layers"}
         shown = own if as_json else " ".join(f"{key}={default}" for key, default in own.items())
         rows.append({"method": name, "options": shown, "what": summary_of(name)})
-    _table(rows, as_json)
+    table(rows, as_json)
 
 
 def _names(given: str) -> list[str]:
@@ -313,79 +312,15 @@ def _shares(result: "Attribution") -> list[str]:
     return [f"{score / total:+.3f}" if signed else f"{score / total:.3f}" for score in result.scores.tolist()]
 
 
-def _watched(steps: "Iterator[Progress]", out: Path) -> None:
+def _run(steps: "Iterator[Progress]", out: Path) -> None:
     """Run to the end; what was computed stays in the file."""
     try:
-        with _bar("texts") as update:
+        with bar("texts") as update:
             for step in steps:
                 update(step.texts, step.total)
     except KeyboardInterrupt:
         print(f"alti: stopped; the same command goes on from {out}", file=sys.stderr)
         raise typer.Exit(130) from None
-
-
-@contextmanager
-def _bar(what: str) -> "Iterator[Callable[[int, int | None], None]]":
-    """A bar with the time left, where someone watches."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("alti"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn(f"{what}, left"),
-        TimeRemainingColumn(),
-    )
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("alti", total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
-
-
-class _Lines:
-    """The texts of standard input or a file, one a line; empty lines are counted, not read."""
-
-    def __init__(self, file: Path | None) -> None:
-        self.file, self.numbers, self.empty = file, list[int](), 0
-        if file is not None and not file.is_file():
-            what = "is not a file" if file.exists() else "does not exist"
-            raise UsageError(f"--file {file} {what}: give a text file with one text per line")
-
-    def __iter__(self) -> Iterator[str]:
-        try:
-            with sys.stdin if self.file is None else self.file.open(encoding="utf-8") as lines:
-                for number, line in enumerate(lines, start=1):
-                    if line.strip():
-                        self.numbers.append(number)
-                        yield line.strip()
-                    else:
-                        self.empty += 1
-        except (OSError, UnicodeDecodeError) as error:
-            raise LoadError(f"{self.file or 'standard input'} could not be read as UTF-8 text: {error}") from error
-
-    def count(self) -> int | None:
-        """How many texts there will be, where that can be known."""
-        if self.file is None:
-            return None
-        with self.file.open("rb") as lines:
-            return sum(1 for line in lines if line.strip())
-
-    def tell(self, done: int) -> None:
-        empty = f", {self.empty} empty lines passed over" if self.empty else ""
-        print(f"alti: {done} texts explained{empty}", file=sys.stderr)
-
-
-def _with_progress(results: "Iterator[Attribution]", lines: _Lines) -> "Iterator[Attribution]":
-    """A bar with the time left, where someone watches and the results go elsewhere."""
-    if sys.stdout.isatty() or not sys.stderr.isatty():
-        yield from results
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True, redirect_stdout=False) as progress:
-        yield from progress.track(results, total=lines.count(), description="alti")
 
 
 def _options(method: str, given: list[str]) -> dict[str, Any]:
@@ -397,6 +332,7 @@ def _options(method: str, given: list[str]) -> dict[str, Any]:
 
 
 def _load(model: str | None, device: str, dtype: str | None) -> "Model":
+
     from transformers.utils.logging import disable_progress_bar
 
     from alti import load
@@ -407,26 +343,6 @@ def _load(model: str | None, device: str, dtype: str | None) -> "Model":
 
 def _print(result: "Attribution", as_json: bool, tokens: bool) -> None:
     print(json.dumps(result.to_dict()) if as_json else result.render(words=not tokens), flush=True)
-
-
-def _table(rows: list[dict[str, Any]], as_json: bool, *, right: int | None = None) -> None:
-    """A table; columns from number `right` on are numbers."""
-    if as_json:
-        for row in rows:
-            print(json.dumps(row))
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for number, column in enumerate(rows[0]):
-        numeric = right is not None and number >= right
-        head = column if numeric else column.replace("_", " ")
-        table.add_column(head, overflow="fold", justify="right" if numeric else "left")
-    for row in rows:
-        cells = ["yes" if cell is True else "" if cell is False else str(cell) for cell in row.values()]
-        table.add_row(*cells)
-    Console().print(table, markup=False)
 
 
 if __name__ == "__main__":

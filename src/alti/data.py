@@ -216,6 +216,11 @@ def _files(path: Path) -> Iterator[Row]:
 
 
 def _rows(file: Path) -> Iterator[Row]:
+    """Whatever its reader raises, a file that cannot be read is one kind of error.
+
+    RecursionError: JSON nested too deep. NotImplementedError: a parquet type that pyarrow does not read. EOFError and
+    zlib.error: a .gz that was cut off. ValueError: JSON, Unicode, and pyarrow's own errors.
+    """
     try:
         yield from _FORMATS[_format(file)](file)
     except (OSError, EOFError, ValueError, RecursionError, NotImplementedError, csv.Error, zlib.error) as error:

@@ -63,7 +63,7 @@ def _device(name: str) -> torch.device:
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError):
+    except (RuntimeError, AssertionError, NotImplementedError):  # unknown name; built without CUDA; no such backend
         raise UsageError(f"device {name!r} is not there: this machine has {_devices()}, or say auto") from None
     return device
 

@@ -102,7 +102,8 @@ def _overheard(before: str | None) -> str:
 def _eager(module: nn.Module) -> Callable[..., tuple[Tensor, Tensor]]:
     """The eager attention of the file that a module's class was written in."""
     for cls in type(module).__mro__:
-        eager: Any = getattr(sys.modules.get(cls.__module__), "eager_attention_forward", None)
+        file = sys.modules.get(cls.__module__)
+        eager: Callable[..., tuple[Tensor, Tensor]] | None = getattr(file, "eager_attention_forward", None)
         if eager is not None:
-            return eager  # type: ignore[no-any-return]  # found by name
+            return eager
     raise UnsupportedModelError(f"{type(module).__name__} has no eager attention whose probabilities could be read")

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -130,10 +131,8 @@ def train(recipe: Recipe, out: str | Path, *, watch: Watch | None = None) -> dic
 def _trainer(
     recipe: Recipe, folder: Path, model: Any, tokenizer: Any, sets: list[_Texts], watch: Watch | None
 ) -> transformers.Trainer:
-    try:
-        import accelerate  # noqa: F401  # the Trainer's own message is a page long
-    except ImportError as error:
-        raise LoadError("training needs accelerate, which is not installed: pip install 'alti[train]'") from error
+    if find_spec("accelerate") is None:  # the Trainer's own message is a page long
+        raise LoadError("training needs accelerate, which is not installed: pip install 'alti[train]'")
     steps = max(1, round(recipe.epochs * -(-len(sets[0]) // recipe.batch)))
     arguments = transformers.TrainingArguments(
         output_dir=str(folder / "steps"),
@@ -198,13 +197,13 @@ class _ByLength(Sampler[int]):
         return (i for batch in batches for i in batch)
 
 
-class _Trainer(transformers.Trainer):  # type: ignore[misc]  # transformers is not typed
+class _Trainer(transformers.Trainer):
     def _get_train_sampler(self, train_dataset: Any = None) -> _ByLength:
         lengths = [len(item["input_ids"]) for item in self.train_dataset.items]
         return _ByLength(lengths, self.args.per_device_train_batch_size, self.args.seed)
 
 
-class _Watcher(transformers.TrainerCallback):  # type: ignore[misc]  # transformers is not typed
+class _Watcher(transformers.TrainerCallback):
     def __init__(self, watch: Watch) -> None:
         self.watch = watch
 

@@ -1,0 +1,96 @@
+"""What the command line reads from and shows on a terminal: lines of text, tables, and how far it is."""
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from alti._errors import LoadError, UsageError
+
+T = TypeVar("T")
+
+
+class Lines:
+    """The texts of standard input or a file, one a line; empty lines are counted, not read."""
+
+    def __init__(self, file: Path | None) -> None:
+        self.file, self.numbers, self.empty = file, list[int](), 0
+        if file is not None and not file.is_file():
+            what = "is not a file" if file.exists() else "does not exist"
+            raise UsageError(f"--file {file} {what}: give a text file with one text per line")
+
+    def __iter__(self) -> Iterator[str]:
+        try:
+            with sys.stdin if self.file is None else self.file.open(encoding="utf-8") as lines:
+                for number, line in enumerate(lines, start=1):
+                    if line.strip():
+                        self.numbers.append(number)
+                        yield line.strip()
+                    else:
+                        self.empty += 1
+        except (OSError, UnicodeDecodeError) as error:
+            raise LoadError(f"{self.file or 'standard input'} could not be read as UTF-8 text: {error}") from error
+
+    def count(self) -> int | None:
+        """How many texts there will be, where that can be known."""
+        if self.file is None:
+            return None
+        with self.file.open("rb") as lines:
+            return sum(1 for line in lines if line.strip())
+
+    def tell(self, done: int) -> None:
+        empty = f", {self.empty} empty lines passed over" if self.empty else ""
+        print(f"alti: {done} texts explained{empty}", file=sys.stderr)
+
+
+@contextmanager
+def bar(what: str) -> Iterator[Callable[[int, int | None], None]]:
+    """A bar with the time left on stderr, where someone watches."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("alti"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(f"{what}, left"),
+        TimeRemainingColumn(),
+    )
+    console = Console(stderr=True)
+    hidden = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden, redirect_stdout=False) as progress:
+        task = progress.add_task("alti", total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def watched(results: Iterable[T], total: int | None) -> Iterator[T]:
+    """The same results, with a bar; none where they go to the terminal themselves."""
+    if sys.stdout.isatty():
+        yield from results
+        return
+    with bar("texts") as update:
+        for done, result in enumerate(results, start=1):
+            yield result
+            update(done, total)
+
+
+def table(rows: list[dict[str, Any]], as_json: bool, *, right: int | None = None) -> None:
+    """A table; columns from number `right` on are numbers."""
+    if as_json:
+        for row in rows:
+            print(json.dumps(row))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    made = Table(box=None, header_style="bold", pad_edge=False)
+    for number, column in enumerate(rows[0]):
+        numeric = right is not None and number >= right
+        head = column if numeric else column.replace("_", " ")
+        made.add_column(head, overflow="fold", justify="right" if numeric else "left")
+    for row in rows:
+        cells = ["yes" if cell is True else "" if cell is False else str(cell) for cell in row.values()]
+        made.add_row(*cells)
+    Console().print(made, markup=False)
