@@ -335,11 +335,48 @@ def test_models_that_cannot_be_judged(plan, tmp_path):
     masked = alti.Model(tiny.speaking("bert", "AutoModelForMaskedLM"), tiny.tokenizer())
     with pytest.raises(alti.UsageError, match="predicts at its mask token"):
         finished(replace(plan, mask=True), masked, tmp_path / "rows.jsonl")
-    tokens = alti.Model(tiny.speaking("bert", "AutoModelForTokenClassification"), tiny.tokenizer())
-    with pytest.raises(alti.UsageError, match="predicts at every token"):
-        finished(plan, tokens, tmp_path / "rows.jsonl")
+    bare = alti.Model(tiny.speaking("bert", "AutoModel"), tiny.tokenizer())
+    with pytest.raises(alti.UsageError, match="has no head and predicts nothing"):
+        finished(plan, bare, tmp_path / "rows.jsonl")
     with pytest.raises(alti.UsageError, match="token_f1 compares with human rationales"):
         replace(plan, metrics=("token_f1",))
+
+
+def test_a_classifier_of_the_masked_position(plan, tmp_path):
+    model = alti.Model(tiny.speaking("bert", "AutoModelForTokenClassification"), tiny.tokenizer())
+    texts = ["The keys to the cabinet *** on the table.", "A clever blend"]
+    file = tmp_path / "masked.jsonl"
+    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    plan = replace(plan, data=str(file), mask_token="***", metrics=("comprehensiveness", "probability_drop"))
+    first, *_, passed = [row for row in finished(plan, model, tmp_path / "rows.jsonl") if "work" not in row][::-1]
+    found = model.explain(texts[0].replace("***", "[MASK]"), method="input_x_gradient")
+    assert found.tokens[found.position] == "[MASK]"
+    assert first["probability"] == pytest.approx(found.probability, abs=1e-6)
+    assert len(first["values"]["probability_drop"]) == len(found) - 3 + 1  # [CLS], [MASK] and [SEP] stay
+    assert "predicts at every token" in passed["skipped"]
+    with pytest.raises(alti.UsageError, match="predicts at its mask token"):
+        finished(replace(plan, mask=True), model, tmp_path / "mask.jsonl")
+
+
+def test_metrics_take_options(plan, model, tmp_path):
+    names = ("comprehensiveness", "comprehensiveness:envelope=true", "probability_drop:steps=2")
+    both = replace(plan, metrics=names)
+    rows = finished(both, model, tmp_path / "rows.jsonl")
+    other = finished(replace(plan, metrics=names[:1], envelope=True), model, tmp_path / "envelope.jsonl")
+    for row, envelope in zip(rows, other, strict=True):
+        if "values" in row:
+            assert row["values"][names[1]] == pytest.approx(envelope["values"][names[0]])
+            assert len(row["values"][names[2]]) <= 3
+    means = summary(both, rows)[0].columns
+    assert means == ("method", *(f"{name}{kind} ↑" for name in names[:2] for kind in ("", " |·|")))
+    assert f"alti {names[2]}" in curves(both, rows)
+    for wrong, match in (
+        ("aopc:beam=3", "aopc has no option 'beam': it takes none"),
+        ("probability_drop:step=1", "it takes steps, envelope"),
+        ("token_f1:k=2", "it takes none"),
+    ):
+        with pytest.raises(alti.UsageError, match=match):
+            replace(plan, metrics=(wrong,), rationale="r")
 
 
 def test_default_methods_are_those_that_the_family_can():

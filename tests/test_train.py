@@ -45,7 +45,7 @@ def data(tmp_path_factory):
 
 
 def recipe(checkpoint, data, **change):
-    settings = {"epochs": 12, "batch": 8, "rate": 2e-3, "tokens": 32, "mask": "***mask***"}
+    settings = {"epochs": 12, "batch": 8, "rate": 2e-3, "tokens": 32, "mask_token": "***mask***"}
     return Recipe(checkpoint, data, **{**settings, **change})
 
 

@@ -5,6 +5,7 @@ computed anyway, to the bit. All questions that the metrics of a chunk ask go th
 """
 
 import hashlib
+import inspect
 import json
 import math
 import os
@@ -68,7 +69,8 @@ class Plan:
     sample: int | None = None  # only so many, drawn by chance
     seed: int = 0
     mask: bool = False  # removed tokens are masked, not deleted
-    envelope: bool = False  # the released code's running extreme
+    mask_token: str | None = None  # how the data writes the mask token, where it writes it its own way
+    envelope: bool = False  # the released code's running extreme, in every metric that has it
     truncate: bool = False
     keep_scores: bool = False
     chunk: int = CHUNK
@@ -76,22 +78,19 @@ class Plan:
     def __post_init__(self) -> None:
         if not self.methods or not self.metrics:
             raise UsageError("a benchmark needs at least one method and one metric")
-        if self.rationale is None and (human := PLAUSIBILITY.keys() & self.metrics):
+        if self.rationale is None and (human := PLAUSIBILITY.keys() & map(_metric, self.metrics)):
             raise UsageError(f"{', '.join(sorted(human))} compares with human rationales: name their column")
-        for name in self.metrics:
-            if name not in METRICS and name not in PLAUSIBILITY:
-                raise UsageError(f"metric {name!r} does not exist: choose from {', '.join([*METRICS, *PLAUSIBILITY])}")
         for name in ("first", "sample", "chunk"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"{name} = {value} is not a number of texts: give 1 or more")
-        for spec in self.methods:
-            parsed(spec)
+        self.setting()
 
     def setting(self) -> Setting:
         """What the plan says about every text."""
         specs = {spec: parsed(spec) for spec in self.methods}
-        return Setting(specs, self.metrics, self.mask, self.envelope, self.truncate, self.keep_scores)
+        metrics = {spec: parsed_metric(spec, envelope=self.envelope) for spec in self.metrics}
+        return Setting(specs, metrics, self.mask, self.mask_token, self.truncate, self.keep_scores)
 
     def rows(self) -> Iterator[Example | Skipped]:
         """The rows of the data that the plan covers."""
@@ -106,6 +105,19 @@ def parsed(spec: str) -> Spec:
     options = methods.read_options(given)
     methods.validate(name, options)
     return Spec(name, options)
+
+
+def parsed_metric(spec: str, *, envelope: bool = False) -> Spec:
+    """`probability_drop:steps=60` is the metric probability_drop with the option steps = 60."""
+    name, *given = spec.split(":")
+    options = methods.read_options(given)
+    if name not in METRICS and name not in PLAUSIBILITY:
+        raise UsageError(f"metric {name!r} does not exist: choose from {', '.join([*METRICS, *PLAUSIBILITY])}")
+    known = () if name in PLAUSIBILITY else inspect.signature(METRICS[name].ask).parameters
+    own = [option for option in known if option not in ("ids", "keep", "scores", "mask_id")]
+    for option in options.keys() - own:
+        raise UsageError(f"metric {name} has no option {option!r}: it takes {', '.join(own) or 'none'}")
+    return Spec(name, {"envelope": True, **options} if envelope and "envelope" in own else options)
 
 
 class Progress(NamedTuple):
@@ -217,7 +229,7 @@ def _fingerprint(plan: Plan, model: Model) -> dict[str, str]:
 def summary(plan: Plan, rows: list[Row]) -> list[Table]:
     """Means with 95 % intervals, and paired differences to the best method of each column."""
     found = {spec: [row for row in rows if row.get("method") == spec] for spec in plan.methods}
-    columns = [name + kind for name in plan.metrics if name not in CURVES for kind in ("", BY_SIZE)]
+    columns = [name + kind for name in plan.metrics if _metric(name) not in CURVES for kind in ("", BY_SIZE)]
     values = {spec: {column: _column(found[spec], column) for column in columns} for spec in plan.methods}
     best = {column: _best(values, column) for column in columns}
     means, apart = [], []
@@ -233,7 +245,8 @@ def summary(plan: Plan, rows: list[Row]) -> list[Table]:
         apart.append((spec, tuple(differences)))
     heads = ("method", *(f"{column} {'↓' if _metric(column) in SMALLER_IS_BETTER else '↑'}" for column in columns))
     title = f"{plan.model} on {plan.data}" + (f" ({plan.split})" if plan.split else "")
-    tables = [Table(f"{title}: {name}", *_steps(name, plan, rows)) for name in plan.metrics if name in CURVES]
+    curved = [name for name in plan.metrics if _metric(name) in CURVES]
+    tables = [Table(f"{title}: {name}", *_steps(name, plan, rows)) for name in curved]
     if columns:
         apart_title = f"{title}: difference to the best of each column"
         tables.insert(0, Table(apart_title, heads, tuple(apart), "In pairs of texts."))
@@ -244,9 +257,9 @@ def curves(plan: Plan, rows: list[Row]) -> dict[str, Any]:
     """Mean probability after each removal, and how many texts are left, by method and ranking."""
     found: dict[str, Any] = {}
     for spec in plan.methods:
-        for column in (name + kind for name in plan.metrics if name in CURVES for kind in ("", BY_SIZE)):
+        for column in (name + kind for name in plan.metrics if _metric(name) in CURVES for kind in ("", BY_SIZE)):
             lines = [
-                row["values"].get(column, row["values"].get(_metric(column)))
+                row["values"].get(column, row["values"].get(column.removesuffix(BY_SIZE)))
                 for row in rows
                 if row.get("method") == spec
             ]
@@ -267,12 +280,14 @@ def _steps(metric: str, plan: Plan, rows: list[Row]) -> tuple[tuple[str, ...], t
 
 
 def _metric(column: str) -> str:
-    return column.removesuffix(BY_SIZE)
+    """The metric's own name, without its options."""
+    return column.removesuffix(BY_SIZE).partition(":")[0]
 
 
 def _column(rows: list[Row], column: str) -> dict[int, float]:
     """A metric's value for every text where it is defined; scores that are never negative rank alike both ways."""
-    found = {row["text"]: row["values"].get(column, row["values"].get(_metric(column))) for row in rows}
+    plain = column.removesuffix(BY_SIZE)
+    found = {row["text"]: row["values"].get(column, row["values"].get(plain)) for row in rows}
     return {text: value for text, value in found.items() if value is not None}
 
 

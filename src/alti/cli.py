@@ -164,7 +164,9 @@ def bench(
     methods: Annotated[
         str | None, typer.Option(help="Names, by commas; alti:p=2 gives an option. Default: all.")
     ] = None,
-    metrics: Annotated[str, typer.Option(help="Names, by commas.")] = "comprehensiveness,sufficiency",
+    metrics: Annotated[
+        str, typer.Option(help="Names, by commas; probability_drop:steps=60 gives an option.")
+    ] = "comprehensiveness,sufficiency",
     split: Annotated[str | None, typer.Option(help="Of the data.")] = None,
     text_column: Annotated[str | None, typer.Option(help="Default: text, sentence, …")] = None,
     label_column: Annotated[str | None, typer.Option(help="Default: label.")] = None,
@@ -173,6 +175,7 @@ def bench(
     sample: Annotated[int | None, typer.Option(help="Only so many rows, drawn with --seed.")] = None,
     seed: Annotated[int, typer.Option()] = 0,
     mask: Annotated[bool, typer.Option("--mask", help="Mask tokens instead of deleting them.")] = False,
+    mask_token: Annotated[str | None, typer.Option(help="How the data writes the mask token.")] = None,
     envelope: Annotated[
         bool, typer.Option("--envelope", help="Running extremes, as the paper's released code.")
     ] = False,
@@ -208,6 +211,7 @@ def bench(
         sample=sample,
         seed=seed,
         mask=mask,
+        mask_token=mask_token,
         envelope=envelope,
         truncate=truncate,
         keep_scores=keep_scores,
@@ -242,13 +246,14 @@ def train(
     text_column: Annotated[str | None, typer.Option(help="Default: text, sentence, …")] = None,
     label_column: Annotated[str | None, typer.Option(help="Default: label.")] = None,
     task: Annotated[str, typer.Option(help="text, or mask: the head reads the mask token.")] = "text",
-    mask: Annotated[str | None, typer.Option(help="How the data writes the mask token.")] = None,
+    mask_token: Annotated[str | None, typer.Option(help="How the data writes the mask token.")] = None,
     first: Annotated[int | None, typer.Option(help="Only so many rows.")] = None,
     epochs: Annotated[float, typer.Option()] = 3.0,
     batch: Annotated[int, typer.Option(help="Texts per step.")] = 32,
     rate: Annotated[float, typer.Option(help="Learning rate.")] = 2e-5,
     tokens: Annotated[int, typer.Option(help="Longer texts are cut.")] = 128,
     seed: Annotated[int, typer.Option()] = 0,
+    saves: Annotated[int, typer.Option(help="How often the state is written, to go on from; 0: never.")] = 20,
     as_json: Json = False,
 ) -> None:
     """Fine-tune a classifier of texts, or of the masked position in them."""
@@ -257,12 +262,12 @@ def train(
     from alti.train import Recipe, train
 
     settings: dict[str, Any] = {"epochs": epochs, "batch": batch, "rate": rate, "tokens": tokens, "seed": seed}
-    settings |= {"split": split or None, "validation": validation or None, "task": task, "mask": mask, "first": first}
-    recipe = Recipe(checkpoint, data, text=text_column, label=label_column, **settings)
+    settings |= {"split": split or None, "validation": validation or None, "task": task, "first": first}
+    recipe = Recipe(checkpoint, data, text=text_column, label=label_column, mask_token=mask_token, **settings)
     disable_progress_bar()
     set_verbosity_error()  # that a new head was made is what was asked for
     with bar("steps") as update:
-        card = train(recipe, out, watch=update)
+        card = train(recipe, out, saves=saves, watch=update)
     if as_json:
         print(json.dumps(card))
         return

@@ -6,7 +6,6 @@ from bisect import bisect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from inspect import signature
 from typing import Any, NamedTuple
 
 import torch
@@ -29,7 +28,7 @@ Row = dict[str, Any]
 
 
 class Spec(NamedTuple):
-    """A method with its options."""
+    """A method, or a metric, with its options."""
 
     name: str
     options: dict[str, Any]
@@ -40,9 +39,9 @@ class Setting:
     """What is done to every text."""
 
     specs: dict[str, Spec]
-    metrics: tuple[str, ...]
+    metrics: dict[str, Spec]
     mask: bool = False
-    envelope: bool = False
+    mask_token: str | None = None  # how the data writes it
     truncate: bool = False
     keep_scores: bool = False
 
@@ -65,7 +64,7 @@ class Judge:
         self.mask_id = model.encoder.tokenizer.mask_token_id
         if setting.mask and self.mask_id is None:
             raise UsageError("masking was asked for, but this tokenizer has no mask token: delete tokens instead")
-        if setting.mask and model.head.kind == "masked":
+        if setting.mask and model.head.kind in ("masked", "token"):
             raise UsageError("masking was asked for, but this model predicts at its mask token: delete tokens instead")
 
     def rows(self, chunk: list[Example | Skipped]) -> list[Row]:
@@ -93,12 +92,16 @@ class Judge:
             try:
                 if isinstance(row, Skipped):
                     raise UsageError(row.reason)
-                good.append((row, self.model.task(row.text, None, self.request)))
+                good.append((row, self.model.task(self._text(row), None, self.request)))
             except AltiError as error:
                 passed.append({"text": row.number, "skipped": str(error)})
         likely = self.predictor.probabilities([task.encoded.ids for _, task in good])
         targets = likely.argmax(-1).tolist() if good else []
         return [_Text(*good[i], target, float(likely[i, target])) for i, target in enumerate(targets)], passed
+
+    def _text(self, row: Example) -> str:
+        own, written = self.model.encoder.tokenizer.mask_token, self.setting.mask_token
+        return row.text.replace(written, own) if written and own else row.text
 
     def _scores(self, texts: list[_Text]) -> dict[str, list[Tensor]]:
         """Scores [T] of every text, by method."""
@@ -135,23 +138,20 @@ class Judge:
         for i, text in enumerate(texts):
             for spec in scores:
                 for kind, ranked in _rankings(scores[spec][i]):
-                    for name in self.setting.metrics:
+                    for metric, (name, options) in self.setting.metrics.items():
                         if name in PLAUSIBILITY:
-                            values[spec][i][name + kind] = _plausibility(name, text, scores[spec][i], kind)
+                            values[spec][i][metric + kind] = _plausibility(name, text, scores[spec][i], kind)
                             continue
                         encoded = text.task.encoded
-                        asking = METRICS[name].ask(encoded.ids, encoded.special, ranked, **self._options(name))
+                        if self.setting.mask:
+                            options = {"mask_id": self.mask_id, **options}
+                        asking = METRICS[name].ask(encoded.ids, encoded.special, ranked, **options)
                         askings.append(_tallied(asking, tally))
-                        places.append((spec, i, name + kind))
+                        places.append((spec, i, metric + kind))
         answers = answer(askings, self.predictor, [texts[i].target for _, i, _ in places])
         for (spec, i, name), value in zip(places, answers, strict=True):
             values[spec][i][name] = value
         return values, tally[0]
-
-    def _options(self, metric: str) -> dict[str, Any]:
-        options = {"mask_id": self.mask_id if self.setting.mask else None, "envelope": self.setting.envelope}
-        known = signature(METRICS[metric].ask).parameters
-        return {name: value for name, value in options.items() if name in known}
 
     def _row(self, text: _Text, spec: str, scores: Tensor, values: Row) -> Row:
         row: Row = {"text": text.example.number, "method": spec, "gold": text.example.label, "target": text.target}

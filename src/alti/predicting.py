@@ -18,13 +18,14 @@ class Predictor:
     """What a model says to sequences of tokens; counts what that took."""
 
     def __init__(self, model: Model, *, tokens: int | None = None) -> None:
-        if model.head.kind in ("encoder", "token"):
-            what = "has no head and predicts nothing" if model.head.kind == "encoder" else "predicts at every token"
-            raise UsageError(f"{model.name or 'this model'} {what}: load a classifier of texts or a language model")
+        if model.head.kind == "encoder":
+            raise UsageError(
+                f"{model.name or 'this model'} has no head and predicts nothing: load a classifier or a language model"
+            )
         self.model = model
         self.device = network(model.model).device
         self.tokens = tokens or TOKENS.get(self.device.type, TOKENS["cpu"])
-        if model.head.kind != "sequence":  # logits of every token
+        if model.head.kind in ("masked", "causal"):  # logits of every token
             self.tokens = min(self.tokens, max(1, LOGITS // model.head.config.vocab_size))
         self.passes = 0  # forward passes made
         self.texts = 0  # sequences that went through the model

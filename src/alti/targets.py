@@ -68,13 +68,16 @@ class Head:
             if number is None or not -len(ids) <= number <= last:
                 raise UsageError(f"position = {asked!r} is outside the text: its {len(ids)} tokens are 0 to {last}")
             return number % len(ids)
-        if self.kind == "token":
-            raise UsageError(f"a token classifier predicts at every token: say which with position=, 0 to {last}")
-        if self.kind == "masked":
+        if self.kind in ("masked", "token"):
             masks = [i for i, token in enumerate(ids) if token == mask_id]
-            if len(masks) != 1:
-                raise UsageError(f"the text has {len(masks)} mask tokens, expected one: put it in, or give position=")
-            return masks[0]
+            if len(masks) == 1:
+                return masks[0]
+            if self.kind == "token":
+                raise UsageError(
+                    f"a token classifier predicts at every token: say which with position=, 0 to {last}, or put one "
+                    f"mask token there (the text has {len(masks)})"
+                )
+            raise UsageError(f"the text has {len(masks)} mask tokens, expected one: put it in, or give position=")
         return last if self.kind == "causal" else None
 
     def _pooled(self, ids: list[int]) -> int | None:

@@ -26,7 +26,7 @@ AUTO = {"text": "AutoModelForSequenceClassification", "mask": "AutoModelForToken
 IGNORED = -100  # a label that no loss reads
 CARD = "card.json"
 POOL = 50  # batches whose texts are sorted by length
-SAVES = 20  # states of an unfinished run that are written, of which the last is kept
+SAVES = 20  # times the state of an unfinished run is written; the last is kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Recipe:
     text: str | None = None  # column
     label: str | None = None
     task: Task = "text"  # "mask": the head reads the mask token of each text
-    mask: str | None = None  # how the data writes the mask token, where it writes it its own way
+    mask_token: str | None = None  # how the data writes it, where it writes it its own way
     first: int | None = None  # only so many rows
     epochs: float = 3.0
     batch: int = 32
@@ -62,7 +62,8 @@ class _Texts(Dataset[dict[str, Any]]):
     """Texts as tokens, with their labels."""
 
     def __init__(self, rows: list[tuple[str, int]], tokenizer: Any, recipe: Recipe) -> None:
-        texts = [text.replace(recipe.mask, tokenizer.mask_token) if recipe.mask else text for text, _ in rows]
+        written, own = recipe.mask_token, tokenizer.mask_token
+        texts = [text.replace(written, own) if written else text for text, _ in rows]
         found = tokenizer(texts, truncation=True, max_length=recipe.tokens)
         self.items: list[dict[str, Any]] = []
         self.unmasked = 0  # texts without exactly one mask token, which are left out
@@ -84,10 +85,11 @@ class _Texts(Dataset[dict[str, Any]]):
         return self.items[index]
 
 
-def train(recipe: Recipe, out: str | Path, *, watch: Watch | None = None) -> dict[str, Any]:
+def train(recipe: Recipe, out: str | Path, *, saves: int = SAVES, watch: Watch | None = None) -> dict[str, Any]:
     """Fine-tune a checkpoint into the folder `out` and return its card; a run that was stopped goes on.
 
-    `out` holds the model, its tokenizer and card.json; `out`/steps the state of a run that is not finished.
+    `out` holds the model, its tokenizer and card.json; `out`/steps the state of a run that is not finished, which is
+    written `saves` times (0: never).
     """
     folder = Path(out)
     tokenizer = _loaded(transformers.AutoTokenizer.from_pretrained, recipe.checkpoint)
@@ -108,7 +110,7 @@ def train(recipe: Recipe, out: str | Path, *, watch: Watch | None = None) -> dic
     model.config.id2label = {i: str(name) for name, i in numbers.items()}
     model.config.label2id = {str(name): i for name, i in numbers.items()}
     sets = [_Texts([(text, numbers[label]) for text, label in part], tokenizer, recipe) for part in (rows, held)]
-    trainer = _trainer(recipe, folder, model, tokenizer, sets, watch)
+    trainer = _trainer(recipe, folder, model, tokenizer, sets, saves, watch)
     states = sorted((folder / "steps").glob("checkpoint-*"))
     trainer.train(resume_from_checkpoint=bool(states))
     card = {
@@ -123,13 +125,13 @@ def train(recipe: Recipe, out: str | Path, *, watch: Watch | None = None) -> dic
     }
     trainer.save_model(str(folder))
     tokenizer.save_pretrained(folder)
-    shutil.rmtree(folder / "steps")  # finished: nothing to go on from
+    shutil.rmtree(folder / "steps", ignore_errors=True)  # finished: nothing to go on from; saves=0: never made
     (folder / CARD).write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
     return card
 
 
 def _trainer(
-    recipe: Recipe, folder: Path, model: Any, tokenizer: Any, sets: list[_Texts], watch: Watch | None
+    recipe: Recipe, folder: Path, model: Any, tokenizer: Any, sets: list[_Texts], saves: int, watch: Watch | None
 ) -> transformers.Trainer:
     if find_spec("accelerate") is None:  # the Trainer's own message is a page long
         raise LoadError("training needs accelerate, which is not installed: pip install 'alti[train]'")
@@ -144,8 +146,8 @@ def _trainer(
         warmup_steps=round(recipe.warmup * steps),
         lr_scheduler_type="linear",
         bf16=torch.cuda.is_available() and torch.cuda.is_bf16_supported(),
-        save_strategy="steps",
-        save_steps=max(1, steps // SAVES),
+        save_strategy="steps" if saves else "no",
+        save_steps=max(1, steps // saves) if saves else steps,
         save_total_limit=1,
         seed=recipe.seed,
         data_seed=recipe.seed,
