@@ -11,7 +11,7 @@ from alti.outputs import logits_of, probabilities
 from alti.structure import evaluating, network
 
 LOGITS = 1 << 28  # numbers that a language model may give for a batch
-TOKENS = {"cpu": 4096, "cuda": 1 << 17}  # of a batch, padding included
+TOKENS = {"cpu": 4096, "cuda": 1 << 16}  # of a batch, padding included
 
 
 class Predictor:

@@ -105,7 +105,12 @@ def train(recipe: Recipe, out: str | Path, *, saves: int = SAVES, watch: Watch |
         raise UsageError(f"the split {recipe.validation} has labels that {recipe.split} has not: {sorted(unknown)}")
     _seed(recipe.seed)
     model = _loaded(
-        partial(getattr(transformers, AUTO[recipe.task]).from_pretrained, num_labels=len(names)), recipe.checkpoint
+        partial(
+            getattr(transformers, AUTO[recipe.task]).from_pretrained,
+            num_labels=len(names),
+            ignore_mismatched_sizes=True,  # a head for other labels is replaced
+        ),
+        recipe.checkpoint,
     ).float()
     model.config.id2label = {i: str(name) for name, i in numbers.items()}
     model.config.label2id = {str(name): i for name, i in numbers.items()}

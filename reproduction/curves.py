@@ -1,0 +1,83 @@
+"""Figures 4 and 7: how the probability of the prediction falls as the tokens ranked highest are deleted one by one.
+
+python -m reproduction.curves gte-small sst2                     # one model
+python -m reproduction.curves gte-small sst2 --seeds 10 --texts 200      # mean and deviation over fine-tuning seeds
+"""
+
+import argparse
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import alti
+from alti.bench import Plan, load_rows, run
+from reproduction.settings import BUILD, DATA, METHODS, RESULTS, data_file, model_name, rounded, short, write
+
+DRAWN = ("Grad ℓ2", "IG ℓ2", "IG μ", "G×I ℓ2", "G×I μ", "Rollout", "Globenc", "ALTI", "IG signed", "Absence", "Random")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", help="a backbone that was trained here, a folder or a hub name")
+    parser.add_argument("data", choices=DATA)
+    parser.add_argument("--texts", type=int, default=300)
+    parser.add_argument("--seeds", type=int, default=1)
+    asked = parser.parse_args()
+    found = [computed(asked.model, asked.data, seed, asked.texts) for seed in range(asked.seeds)]
+    name = f"{short(asked.model)}-{asked.data}" + (f"-{asked.seeds}-seeds" if asked.seeds > 1 else "")
+    content = {"model": short(asked.model), "data": asked.data, "texts": asked.texts, "seeds": asked.seeds}
+    for protocol in ("plain", "envelope"):
+        lines = {m: drawn([file[protocol][m] for file in found]) for m in DRAWN}
+        content[protocol] = lines
+    write(RESULTS / "curves" / f"{name}.json", rounded(content))
+
+
+def computed(model: str, data: str, seed: int, texts: int) -> dict[str, dict[str, list[list[float]]]]:
+    """The curve of every text, by protocol and method."""
+    metric = f"probability_drop:steps={DATA[data].removed}"
+    plan = Plan(
+        model=short(model),
+        data=str(data_file(data)),
+        methods=tuple(METHODS[name] for name in DRAWN),
+        metrics=(metric, f"{metric}:envelope=true"),
+        split="test",
+        sample=texts,
+        mask_token=DATA[data].mask_token,
+        truncate=True,
+    )
+    file = BUILD / "rows" / f"{short(model)}-{data}-{seed}-curves-{texts}.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    for done in run(plan, alti.load(model_name(model, data, seed), dtype="float32"), file):
+        print(f"{file.stem}: {done.texts} of {done.total} texts", file=sys.stderr, flush=True)
+    return {
+        protocol: {name: _curves(file, METHODS[name], column) for name in DRAWN}
+        for protocol, column in zip(("plain", "envelope"), plan.metrics, strict=True)
+    }
+
+
+def _curves(file: Path, spec: str, column: str) -> list[list[float]]:
+    return [row["values"][column] for row in load_rows(file)[1] if row.get("method") == spec]
+
+
+def drawn(models: list[list[list[float]]]) -> dict[str, Any]:
+    """The mean curve and a band: the 95 % interval over texts, or the deviation over models where there are several.
+
+    Texts that have run out of tokens stay at their last probability, so that the curve is of the same texts all along.
+    """
+    longest = max(len(curve) for model in models for curve in model)
+    filled = np.array([[curve + curve[-1:] * (longest - len(curve)) for curve in model] for model in models])
+    means = filled.mean(1)  # [models, steps]
+    left = [sum(len(curve) > step for curve in models[0]) for step in range(longest)]
+    if len(models) > 1:
+        spread = np.array([statistics.stdev(step) for step in means.T])
+    else:
+        spread = 1.96 * filled[0].std(0, ddof=1) / np.sqrt(filled.shape[1])
+    mean = means.mean(0)
+    return {"mean": mean.tolist(), "low": (mean - spread).tolist(), "high": (mean + spread).tolist(), "left": left}
+
+
+if __name__ == "__main__":
+    main()

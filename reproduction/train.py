@@ -1,0 +1,52 @@
+"""Fine-tune a backbone on a data set: BUILD/models/BACKBONE-DATA-SEED, with its card.
+
+python -m reproduction.train gte-small sst2 --seed 0
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from alti.train import CARD, Recipe, train
+from reproduction.settings import BACKBONES, BUILD, DATA, RESULTS, data_file, model_name
+
+
+def recipe_of(backbone: str, data: str, seed: int) -> Recipe:
+    settings, source = DATA[data], BACKBONES[backbone]
+    local = BUILD / "checkpoints" / backbone
+    return Recipe(
+        str(local) if local.is_dir() else source.checkpoint,
+        str(data_file(data)),
+        task=settings.task,
+        mask_token=settings.mask_token,
+        epochs=settings.epochs,
+        batch=settings.batch,
+        rate=source.rate,
+        tokens=settings.tokens,
+        seed=seed,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("backbone", choices=BACKBONES)
+    parser.add_argument("data", choices=DATA)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--saves", type=int, default=5)
+    asked = parser.parse_args()
+    out = Path(model_name(asked.backbone, asked.data, asked.seed))
+    if not (out / CARD).is_file():  # written last
+        card = train(recipe_of(asked.backbone, asked.data, asked.seed), out, saves=asked.saves, watch=_tell)
+        print(f"{out}: accuracy {card['accuracy']:.4f}")
+    kept = RESULTS / "cards" / f"{out.name}.json"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_bytes((out / CARD).read_bytes())
+
+
+def _tell(step: int, steps: int) -> None:
+    if step % max(1, steps // 10) == 0:
+        print(f"{step} of {steps} steps", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
