@@ -85,23 +85,39 @@ def rgb(colour: str) -> tuple[int, int, int]:
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
 
-@cache
-def nearest_of_256(colour: str) -> int:
-    """The number of the closest colour among those of a terminal that has 256; the first 16 are the user's own."""
-    wanted = _oklab(colour)
-    return min(_TERMINAL, key=lambda number: math.dist(wanted, _oklab(_TERMINAL[number])))
-
-
 _CUBE = (0, 95, 135, 175, 215, 255)
-_TERMINAL = {
+_TERMINAL = {  # what 256 colours are, without the first 16, which are the user's own, and without the greys
     16 + 36 * r + 6 * g + b: f"#{_CUBE[r]:02x}{_CUBE[g]:02x}{_CUBE[b]:02x}"
     for r in range(6) for g in range(6) for b in range(6)
-} | {232 + i: f"#{8 + 10 * i:02x}{8 + 10 * i:02x}{8 + 10 * i:02x}" for i in range(24)}  # fmt: skip
+}  # fmt: skip
 
 
-def of_256(number: int) -> str:
-    """What a terminal shows for a number from 16 to 255."""
-    return _TERMINAL[number]
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A background and its ink as numbers of a terminal that has 256 colours."""
+
+    background: int
+    ink: int
+    colours: Paint  # what they look like
+
+
+@cache
+def paint_256(level: int, theme: Theme) -> Numbered | None:
+    """The closest of 256 colours that has the level's hue, so that its sign is kept; None where no colour is closer."""
+    wanted = _oklab(paint(level, theme).background)
+    hue = math.atan2(wanted[2], wanted[1])
+    alike = {
+        number: lab
+        for number, colour in _TERMINAL.items()
+        if math.hypot(*(lab := _oklab(colour))[1:]) > 0.03
+        and abs(math.remainder(math.atan2(lab[2], lab[1]) - hue, math.tau)) < math.radians(30)
+    }
+    best = min(alike, key=lambda number: math.dist(wanted, alike[number]))
+    bare = not theme.chroma[0]  # the theme starts at the page's own colour
+    if bare and math.dist(wanted, _oklab(paint(0, theme).background)) < math.dist(wanted, alike[best]):
+        return None
+    colours = painted(_TERMINAL[best])
+    return Numbered(best, 231 if colours.ink == WHITE else 16, colours)
 
 
 def _linear(colour: str) -> list[float]:

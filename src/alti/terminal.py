@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, TextIO
 
 from alti._errors import UsageError
-from alti.colours import BETWEEN, DARK, LIGHT, STEPS, Scale, Theme, nearest_of_256, of_256, paint, painted, rgb
+from alti.colours import BETWEEN, DARK, LIGHT, STEPS, Scale, Theme, paint, paint_256, rgb
 from alti.pieces import Piece, label_of, method_of, passages, scale_of, visible
 
 if TYPE_CHECKING:
@@ -30,8 +30,14 @@ class Style:
     """What a terminal can show."""
 
     colours: int  # ALL, SOME or NONE
-    theme: Theme
-    width: int
+    theme: Theme = BETWEEN
+    width: int = 80
+
+    @classmethod
+    def here(cls) -> "Style":
+        """What the terminal says about itself; a pipe has no colours."""
+        theme = {None: BETWEEN, True: DARK, False: LIGHT}[_dark(os.environ)]
+        return cls(colours_of(sys.stdout, os.environ), theme, max(30, shutil.get_terminal_size().columns))
 
     def painted(self, text: str, level: int) -> str:
         """The text on the background of a level."""
@@ -41,28 +47,19 @@ class Style:
         if self.colours == ALL:
             ink, ground = (";".join(map(str, rgb(part))) for part in (colour.ink, colour.background))
             return f"\x1b[38;2;{ink};48;2;{ground}m{text}{RESET}"
-        number = nearest_of_256(colour.background)
-        return f"\x1b[38;5;{nearest_of_256(painted(of_256(number)).ink)};48;5;{number}m{text}{RESET}"
+        few = paint_256(level, self.theme)
+        return f"\x1b[38;5;{few.ink};48;5;{few.background}m{text}{RESET}" if few else text
 
     def drawn(self, text: str, level: int) -> str:
         """The text in the colour of a level."""
-        colour = paint(level, self.theme).background
         if self.colours == ALL:
-            return f"\x1b[38;2;{';'.join(map(str, rgb(colour)))}m{text}{RESET}"
-        return f"\x1b[38;5;{nearest_of_256(colour)}m{text}{RESET}" if self.colours else text
+            return f"\x1b[38;2;{';'.join(map(str, rgb(paint(level, self.theme).background)))}m{text}{RESET}"
+        few = paint_256(level, self.theme)
+        return f"\x1b[38;5;{few.background}m{text}{RESET}" if self.colours and few else text
 
     def set(self, text: str, how: str) -> str:
+        """The text in bold or dim."""
         return f"{how}{text}{RESET}" if self.colours and text else text
-
-
-def style(colours: int | None = None, dark: bool | None = None, width: int | None = None) -> Style:
-    """What is given, and what the terminal says about the rest."""
-    known = {None: BETWEEN, True: DARK, False: LIGHT}
-    return Style(
-        colours_of(sys.stdout, os.environ) if colours is None else colours,
-        known[_dark(os.environ) if dark is None else dark],
-        max(20, shutil.get_terminal_size().columns if width is None else width),
-    )
 
 
 def colours_of(stream: TextIO, environ: Mapping[str, str]) -> int:
@@ -88,56 +85,41 @@ def _dark(environ: Mapping[str, str]) -> bool | None:
     return None if not ground.isdecimal() else int(ground) in (0, 1, 2, 3, 4, 5, 6, 8)
 
 
-def render(
-    found: "Attribution",
-    *,
-    words: bool = True,
-    bars: bool = False,
-    colours: int | None = None,
-    dark: bool | None = None,
-    width: int | None = None,
-) -> str:
-    """The prediction, then the text on coloured backgrounds; bars where they are asked for or there are no colours.
-
-    What is not given is asked of the terminal; a pipe has no colours.
-    """
-    to = style(colours, dark, width)
+def render(found: "Attribution", *, words: bool = True, bars: bool = False, style: Style | None = None) -> str:
+    """The prediction, then the text on coloured backgrounds; bars where they are asked for or there are no colours."""
+    to = style or Style.here()
     if bars or not to.colours:
         return "\n".join([_headline(found, to), *_bars(found, to, words)])
     shown = passages(found, words=words)
     scale = scale_of(found, shown)
-    texts = [_text(passage, scale, to, to.width - 2) for passage in shown]
-    body = [f"  {line}".rstrip() for lines in texts for line in ("", *lines)]
-    return "\n".join([_headline(found, to), *body, *_legend(found, scale, to)])
+    body = [line for passage in shown for line in ("", *_text(passage, scale, to, to.width - 2))]
+    high, label = scale.number(scale.largest), _plain(label_of(found))
+    ends = (f"{scale.number(-scale.largest)} against", f"for {label} {high}") if scale.signed else ("0", high)
+    legend = _legend(*ends, scale.signed, to) if scale.largest else to.set("every score is 0", DIM)
+    return "\n".join([_headline(found, to), *(f"  {line}".rstrip() for line in (*body, "", legend))])
 
 
 def compare(
-    found: "Sequence[Attribution]",
-    *,
-    words: bool = True,
-    bars: bool = False,
-    colours: int | None = None,
-    dark: bool | None = None,
-    width: int | None = None,
+    found: "Sequence[Attribution]", *, words: bool = True, bars: bool = False, style: Style | None = None
 ) -> str:
     """Several attributions of one text, a paragraph each with its method in the margin; without colours, a table."""
     if not found:
         raise UsageError("there is nothing to compare: give at least one attribution")
-    to = style(colours, dark, width)
+    to = style or Style.here()
     if bars or not to.colours:
         return _table(found, to, words)
     names = [_plain(method_of(one)) for one in found]
     margin = min(MARGIN, max(map(cells, names)))
     margin = 0 if to.width < 2 * margin + 20 else margin  # too narrow: the names get lines of their own
-    lines = [_headline(found[0], to, method=False)]
-    signed = found[0]
+    lines, signed = [_headline(found[0], to, method=False)], False
     for one, name in zip(found, names, strict=True):
         shown = passages(one, words=words)
         scale = scale_of(one, shown)
-        body = [line for passage in shown for line in _text(passage, scale, to, to.width - margin - 4)]
-        lines += ["", *_beside(name, body, margin, to)]
-        signed = one if scale.signed else signed
-    return "\n".join([*lines, *_legend(signed, None, to)])
+        body = [line for passage in shown for line in ("", *_text(passage, scale, to, to.width - margin - 4))]
+        lines += ["", *_beside(name, body[1:], margin, to)]
+        signed |= scale.signed
+    ends = ("against", f"for {_plain(label_of(found[0]))}") if signed else ("little", "much")
+    return "\n".join([*lines, "", f"  {_legend(*ends, signed, to)}"])
 
 
 def _beside(name: str, body: list[str], margin: int, to: Style) -> Iterator[str]:
@@ -161,19 +143,10 @@ def _headline(found: "Attribution", to: Style, *, method: bool = True) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def _legend(found: "Attribution", scale: Scale | None, to: Style) -> list[str]:
-    """What the colours mean; without a scale, in words only."""
-    signed = scale_of(found, passages(found)).signed if scale is None else scale.signed
+def _legend(left: str, right: str, signed: bool, to: Style) -> str:
+    """All colours between two ends."""
     levels = range(-STEPS if signed else 4, STEPS + 1, 4)
-    ramp = "".join(to.painted("  ", level) or "  " for level in levels)
-    low, high = ("", "")
-    if scale is not None and scale.largest:
-        low = scale.number(-scale.largest) if signed else "0"
-        high = scale.number(scale.largest)
-    label = _plain(label_of(found)) or "it"
-    ends = ("against", f"for {label}") if signed else ("" if low else "little", "" if high else "much")
-    left, right = " ".join(filter(None, (low, ends[0]))), " ".join(filter(None, (ends[1], high)))
-    return ["", f"  {to.set(left, DIM)} {ramp} {to.set(right, DIM)}"]
+    return f"{to.set(left, DIM)} {''.join(to.painted('  ', level) for level in levels)} {to.set(right.strip(), DIM)}"
 
 
 def _bars(found: "Attribution", to: Style, words: bool) -> list[str]:
