@@ -103,6 +103,8 @@ def explain(
     done, found = 0, []
     try:
         for result in watched(results, lines.count(), printed=as_json or not (html or latex)):
+            if done and sys.stdout.isatty() and not (as_json or html or latex):
+                print()
             _print(result, as_json, tokens, bars, html or latex)
             found += [result] if html or latex else []
             done += 1

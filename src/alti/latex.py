@@ -106,7 +106,7 @@ def _table(found: "Attribution | Sequence[Attribution]", environment: str) -> st
     rows = []
     for group in together(found):
         if head := _head(group[0]):
-            rows.append(rf"\multicolumn{{2}}{{@{{}}l@{{}}}}{{{head}}}\tabularnewline[2pt]")
+            rows.append(rf"\multicolumn{{2}}{{@{{}}p{{\linewidth}}@{{}}}}{{\raggedright {head}}}\tabularnewline[2pt]")
         for one in group:
             name = escaped(method_of(one)).replace(r"\_", r"\_\allowbreak{}").replace(":", r":\allowbreak{}")
             texts = _lines(one)
