@@ -376,6 +376,23 @@ def test_known_scores_have_known_classes():
     assert html.class_of(0) == ""
 
 
+def test_attributes_cannot_be_left():
+    nasty = '" onfocus="alert(1)'
+    found = made("good film", scores=[0.4, 0.1], label=nasty, model=nasty, tokens=(nasty, nasty, ">", "'"))
+    page = Page(html.page(found, words=False))
+    assert not page.having("onfocus")
+    assert f"{nasty} 0.400" in [given["title"] for given in page.having("title")]
+    assert nasty in [given["data-token"] for given in page.having("data-token")]
+
+
+def test_special_tokens_have_a_score_but_no_colour():
+    page = Page(html.fragment(made("good film", scores=[0.4, 0.1])))
+    special = next(given for given in page.having("data-token"))
+    assert (special["class"], special["data-score"]) == ("alti-special alti-added", "9.000")
+    assert [given["class"] for given in page.having("tabindex")] == ["alti-f20", "alti-f5"] * 2
+    assert "\x1b[2m[CLS] \x1b[0m" in render(made("good film", scores=[0.4, 0.1]), words=False)
+
+
 def test_every_class_is_in_the_stylesheet_and_can_be_read():
     rules = dict(re.findall(r"\.alti \.(alti-[fa]\d+) \{ (.*?) \}", html.STYLE))
     assert set(rules) == {html.class_of(level) for level in range(-STEPS, STEPS + 1) if level}
