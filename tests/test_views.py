@@ -27,7 +27,7 @@ TEXTS = {
     "chinese": "我喜欢这部电影。不太好",
     "emoji": "so 😀👍🏽 👩‍👧 ❤️ funny",
     "arabic": "هذا الفيلم رائع جدا",
-    "combining": "cafe\u0301 nai\u0308ve",
+    "combining": "cafe\u0301 nai\u0308ve \u200d\n\u0301x",
     "latex": r"\ { } $ & # ^ _ ~ % \input{x} $x^2$ --- `a' ''b'' [c] *",
     "control": "red\x1b[31m bell\x07 nul\x00 csi\x9b31m del\x7f turn\u202eaway",
     "many": " ".join(f"word{i}" for i in range(400)),
@@ -252,6 +252,12 @@ def test_the_head_and_the_legend():
     assert first == "good (p = 0.750) · hand · tiny"
     assert re.fullmatch(r"  -0\.400 against +for good \+0\.400", last)
     assert STRIP.sub("", render(made("a b", scores=[0.4, 0.1]))).splitlines()[-1].split() == ["0", "0.400"]
+    assert STRIP.sub("", render(made("a b", label=None))).splitlines()[-1].split() == [
+        "-1.000",
+        "against",
+        "for",
+        "+1.000",
+    ]
     assert STRIP.sub("", render(made("a b", scores=[0, 0]))).endswith("every score is 0")
 
 

@@ -1,6 +1,6 @@
 """The user's own text in pieces, each with its score: what every view shows."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -48,15 +48,13 @@ def _owners(found: "Attribution") -> tuple[int, ...]:
     return found.segments or tuple(-1 if special else 0 for special in found.special.tolist())
 
 
-def scale(pieces: Iterable[Piece]) -> Scale:
-    """One scale for all these pieces, special tokens left out: they often outweigh every word."""
-    return Scale.of(piece.score for piece in pieces if piece.score is not None and not piece.special)
+def scale_of(found: "Attribution", shown: list[list[Piece]]) -> Scale:
+    """One scale for a view, special tokens left out: they often outweigh every word.
 
-
-def scale_of(found: "Attribution", passages: list[list[Piece]]) -> Scale:
-    """The scale of a view; scores are signed where one token's is, in the view of words too."""
-    tokens = scale([Piece("", s, special=bool(x)) for s, x in zip(found.scores.tolist(), found.special, strict=True)])
-    return Scale(scale(piece for passage in passages for piece in passage).largest, tokens.signed)
+    It is signed where one token's score is, in the view of words too.
+    """
+    scores = [piece.score for passage in shown for piece in passage if piece.score is not None and not piece.special]
+    return Scale(Scale.of(scores).largest, bool((found.scores < 0)[~found.special].any()))
 
 
 def _tokens(found: "Attribution", segment: int, text: str) -> list[tuple[Span, list[int]]]:

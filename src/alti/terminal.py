@@ -93,8 +93,8 @@ def render(found: "Attribution", *, words: bool = True, bars: bool = False, styl
     shown = passages(found, words=words)
     scale = scale_of(found, shown)
     body = [line for passage in shown for line in ("", *_text(passage, scale, to, to.width - 2))]
-    high, label = scale.number(scale.largest), _plain(label_of(found))
-    ends = (f"{scale.number(-scale.largest)} against", f"for {label} {high}") if scale.signed else ("0", high)
+    low, high, whom = scale.number(-scale.largest), scale.number(scale.largest), _whom(found)
+    ends = (f"{low} against", f"{whom} {high}") if scale.signed else ("0", high)
     legend = _legend(*ends, scale.signed, to) if scale.largest else to.set("every score is 0", DIM)
     return "\n".join([_headline(found, to), *(f"  {line}".rstrip() for line in (*body, "", legend))])
 
@@ -118,7 +118,7 @@ def compare(
         body = [line for passage in shown for line in ("", *_text(passage, scale, to, to.width - margin - 4))]
         lines += ["", *_beside(name, body[1:], margin, to)]
         signed |= scale.signed
-    ends = ("against", f"for {_plain(label_of(found[0]))}") if signed else ("little", "much")
+    ends = ("against", _whom(found[0])) if signed else ("little", "much")
     return "\n".join([*lines, "", f"  {_legend(*ends, signed, to)}"])
 
 
@@ -146,7 +146,11 @@ def _headline(found: "Attribution", to: Style, *, method: bool = True) -> str:
 def _legend(left: str, right: str, signed: bool, to: Style) -> str:
     """All colours between two ends."""
     levels = range(-STEPS if signed else 4, STEPS + 1, 4)
-    return f"{to.set(left, DIM)} {''.join(to.painted('  ', level) for level in levels)} {to.set(right.strip(), DIM)}"
+    return f"{to.set(left, DIM)} {''.join(to.painted('  ', level) for level in levels)} {to.set(right, DIM)}"
+
+
+def _whom(found: "Attribution") -> str:
+    return f"for {_plain(label_of(found))}".rstrip()
 
 
 def _bars(found: "Attribution", to: Style, words: bool) -> list[str]:
@@ -267,7 +271,7 @@ def _clusters(text: str) -> Iterator[str]:
     start = 0
     for at in range(1, len(text)):
         joined = _thin(text[at]) or text[at - 1] == "\u200d"
-        if not joined or text[start] == "\n":
+        if not joined or "\n" in (text[start], text[at]):
             yield text[start:at]
             start = at
     if text:
