@@ -7,6 +7,8 @@ import pytest
 import torch
 
 torch.set_num_threads(1)  # the tests run in two processes
+for name in ("FORCE_COLOR", "NO_COLOR", "COLORFGBG"):
+    os.environ.pop(name, None)  # what is printed is part of what is tested
 
 SHARED = Path(__file__).parents[2] / "shared"
 

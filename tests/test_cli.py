@@ -75,6 +75,53 @@ def test_explain_lines(run, folder, tmp_path):
     assert run("explain", "--file", tmp_path / "texts", "-m", folder, "--json")[1] == out
 
 
+def test_explain_writes_files(run, folder, tmp_path):
+    page, paper = tmp_path / "page.html", tmp_path / "paper.tex"
+    code, out, err = run("explain", "A clever film", "-m", folder, "--html", page, "--latex", paper)
+    assert (code, out) == (0, "")
+    assert err == f"alti: {page} written\nalti: {paper} written\n"
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert paper.read_text(encoding="utf-8").startswith("\\documentclass")
+    code, out, _ = run("explain", "-", "-m", folder, "--html", page, "--json", stdin="A clever film\nthe plot\n")
+    assert (code, len(out.splitlines())) == (0, 2)
+    assert page.read_text(encoding="utf-8").count("<section") == 2
+    code, _, err = run("explain", "-", "-m", folder, "--html", page, stdin=f"the plot\n{'long ' * 100}\n")
+    assert (code, page.read_text(encoding="utf-8").count("<section")) == (2, 1)  # what was done is kept
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["page.html", "paper.tex"]
+
+
+def test_files_that_cannot_be_written(run, folder, tmp_path, monkeypatch):
+    for name, what in ((tmp_path / "no" / "page", "there is no folder"), (tmp_path, "is a folder: give a file")):
+        for command, option in (("explain", "--html"), ("compare", "--latex")):
+            code, out, err = run(command, "A clever film", "-m", folder, option, name)
+            assert (code, out, err.count("\n")) == (2, "", 1)
+            assert f"{option} {name}" in err
+            assert what in err
+    assert run("explain", "A clever film", "-m", folder, "--html", "/dev/null")[0] == 0
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert run("explain", "A clever film", "-m", folder, "--html", tmp_path / "link")[0] == 0
+    assert (tmp_path / "link").is_symlink()
+    assert "<section" in (tmp_path / "real").read_text(encoding="utf-8")
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    code, _, err = run("explain", "A clever film", "-m", folder, "--html", tmp_path / "real")
+    assert (code, "No space left on device" in err) == (1, True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]
+
+
+def test_colours_where_there_are_some(run, folder, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "3")
+    _, out, _ = run("explain", "A clever film", "-m", folder)
+    assert "\x1b[38;2;" in out
+    assert "█" not in out
+    assert "█" in run("explain", "A clever film", "-m", folder, "--bars")[1]
+    _, out, _ = run("compare", "A clever film", "-m", folder, "--methods", "alti,linear")
+    assert out.splitlines()[2].startswith("  \x1b[1malti\x1b[0m    ")
+    assert "alti" in run("compare", "A clever film", "-m", folder, "--bars")[1].splitlines()[1]
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in run("explain", "A clever film", "-m", folder)[1]
+
+
 def test_a_bad_line_is_named_and_nothing_is_lost(run, folder):
     lines = f"A clever film\n\nthe plot\n{'long ' * 100}\nfiction\n"
     code, out, err = run("explain", "-", "-m", folder, "--json", stdin=lines)
@@ -280,7 +327,7 @@ def test_bench_errors(run, folder, texts, tmp_path, arguments, code, message):
     assert err.count("\n") == 1
 
 
-def test_compare(run, folder):
+def test_compare(run, folder, tmp_path):
     code, out, _ = run("compare", "A clever film", "-m", folder, "--methods", "alti,linear,gradient:aggregate=sum")
     head, *lines = out.splitlines()[1:]
     assert code == 0
@@ -289,6 +336,10 @@ def test_compare(run, folder):
     assert sum(abs(float(line.split()[2])) for line in lines) == pytest.approx(1, abs=2e-3)
     code, out, _ = run("compare", "A clever film", "-m", folder, "--json")
     assert [json.loads(line)["method"] for line in out.splitlines()][:2] == ["alti", "absence"]
+    page = tmp_path / "page.html"
+    code, out, _ = run("compare", "A clever film", "-m", folder, "--methods", "alti,linear", "--html", page)
+    assert (code, out) == (0, "")
+    assert page.read_text(encoding="utf-8").count('class="alti-name"') == 2
     code, _, err = run("compare", "A clever film", "-m", folder, "--methods", "lime")
     assert (code, "method 'lime' does not exist" in err) == (2, True)
 

@@ -20,7 +20,9 @@ MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.name != "__main__
 RANKS = [  # a module imports only from earlier rows
     {"_errors"},
     {"families"},
-    {"affine", "console", "structure", "words", "outputs", "data", "tables", "metrics.registry"},
+    {"affine", "colours", "console", "structure", "words", "outputs", "data", "tables", "metrics.registry"},
+    {"pieces"},
+    {"terminal", "html", "latex"},  # views: attribution imports them when called
     {"overhear"},
     {"metrics.faithfulness", "metrics.robustness", "metrics.plausibility", "metrics.anisotropy"},
     {"metrics"},

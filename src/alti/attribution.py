@@ -14,12 +14,12 @@ from torch import Tensor
 
 from alti._errors import LoadError, UsageError
 from alti.mixing import rollout
+from alti.pieces import spans
 from alti.words import group
 
 FORMAT = 1  # of to_dict() and save(); a reader refuses what is newer than itself
 TENSORS = ("scores", "special", "layers")
 REQUIRED = {"text", "tokens", "offsets", "scores", "special", "method"}
-LINES, BAR = 40, 24  # of the terminal text
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -74,7 +74,7 @@ class Attribution:
             (segment, span, members)
             for segment, text in enumerate((self.text, self.text_pair))
             if text is not None
-            for span, members in group(text, self._spans(segment))
+            for span, members in group(text, spans(self, segment))
         ]
         texts = (self.text, self.text_pair or "")
         scores = [self.scores[members].sum() for _, _, members in words]
@@ -88,11 +88,6 @@ class Attribution:
             position=None,
             layers=None,
         )
-
-    def _spans(self, segment: int) -> dict[int, tuple[int, int]]:
-        """The tokens that belong to words of one text, with their characters."""
-        owners = self.segments or tuple(-1 if special else 0 for special in self.special.tolist())
-        return {i: self.offsets[i] for i, owner in enumerate(owners) if owner == segment and not bool(self.special[i])}
 
     def relevance(self, layer: int = -1) -> Tensor:
         """What every token is made of after a layer (0 is the first): R^l = C^l · … · C^1, [T, T].
@@ -163,30 +158,25 @@ class Attribution:
     def __str__(self) -> str:
         return self.render()
 
-    def render(self, *, words: bool = True) -> str:
-        """A line for the prediction, then each word (or token) with a bar, or the best of them where there are many."""
-        view = self.words() if words else self
-        shown = list(view) if len(view) <= LINES else view.top(LINES)
-        width = max((len(word) for word, _ in shown), default=0)
-        largest = max((abs(score) for _, score in shown), default=0) or 1.0
-        sign = "+" if any(score < 0 for _, score in shown) else ""
-        lines = [self._headline()]
-        for word, score in shown:
-            lines.append(f"  {word:<{width}}  {score:{sign}.3f}  {_bar(score / largest)}".rstrip())
-        if len(shown) < len(view):
-            lines.append(f"  … and {len(view) - len(shown)} more")
-        return "\n".join(lines)
+    def render(self, *, words: bool = True, bars: bool = False) -> str:
+        """The text for a terminal, on coloured backgrounds where it has colours; else, or with bars=True, bars."""
+        from alti.terminal import render
 
-    def _headline(self) -> str:
-        label = [] if self.label is None else [self.label if self.label.strip() == self.label else repr(self.label)]
-        if self.probability is not None:
-            label.append(f"(p = {self.probability:.3f})")
-        parts = [" ".join(label), self.method, self.model]
-        parts += [f"cut: {sum(map(len, self.cut))} characters"] if self.cut else []
-        return " · ".join(part for part in parts if part)
+        return render(self, words=words, bars=bars)
 
+    def to_html(self, *, words: bool = True) -> str:
+        """A web page of its own; it opens with words or, words=False, with tokens, and switches between them."""
+        from alti.html import page
 
-def _bar(share: float) -> str:
-    """A bar of up to BAR characters, eighths of one included."""
-    eighths = round(abs(share) * BAR * 8)
-    return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
+        return page(self, words=words)
+
+    def _repr_html_(self) -> str:
+        from alti.html import STYLE, fragment
+
+        return f"<style>{STYLE}</style>{fragment(self)}"
+
+    def to_latex(self, *, document: bool = False) -> str:
+        """The paper's saliency map: a table to \\input, or a document that compiles on its own."""
+        from alti import latex
+
+        return latex.document(self) if document else latex.table(self)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from alti import FAMILIES, AltiError, LoadError, UsageError, __version__
-from alti.console import Lines, bar, table, watched
+from alti.console import Lines, bar, table, watched, writable, write
 
 if TYPE_CHECKING:
     from alti import Attribution, Model
@@ -30,6 +30,9 @@ app = typer.Typer(
 ModelName = Annotated[str | None, typer.Option("--model", "-m", help="A Hugging Face hub name or a folder.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")]
 Dtype = Annotated[str | None, typer.Option(help="float32, bfloat16, …; default: float32 on a CPU.")]
+Bars = Annotated[bool, typer.Option("--bars", help="Show bars, or a table, also where there are colours.")]
+Html = Annotated[Path | None, typer.Option("--html", help="Write a web page instead of printing.")]
+Latex = Annotated[Path | None, typer.Option("--latex", help="Write a LaTeX document instead of printing.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 
 
@@ -71,6 +74,9 @@ def explain(
     target: Annotated[str | None, typer.Option(help="Label or its index; or a token. Default: the prediction.")] = None,
     position: Annotated[int | None, typer.Option(help="Explain the prediction at this token.")] = None,
     tokens: Annotated[bool, typer.Option("--tokens", help="Show tokens instead of words.")] = False,
+    bars: Bars = False,
+    html: Html = None,
+    latex: Latex = None,
     layers: Annotated[bool, typer.Option("--layers", help="With --json: the maps per layer too.")] = False,
     truncate: Annotated[bool, typer.Option("--truncate", help="Cut texts that are too long.")] = False,
     batch_size: Annotated[int, typer.Option(help="Texts per forward pass.")] = 32,
@@ -81,24 +87,32 @@ def explain(
     """Explain a text, or every line of a file: which tokens does the prediction rest on?"""
     if (text is None) == (file is None):
         raise UsageError("give either a TEXT (- for standard input) or --file FILE")
+    writable("--html", html)
+    writable("--latex", latex)
     asked: dict[str, Any] = {"method": method, "target": target, "position": position, "layers": layers}
     asked |= {"truncate": truncate, **_options(method, option or [])}
     if text is not None and text != "-":
-        _print(_load(model, device, dtype).explain(text, pair, **asked), as_json, tokens)
+        found = [_load(model, device, dtype).explain(text, pair, **asked)]
+        _print(found[0], as_json, tokens, bars, html or latex)
+        _write(found, html, latex, tokens)
         return
     if pair is not None:
         raise UsageError("--pair goes with one TEXT, not with the lines of a file")
     lines = Lines(file)
     results = _load(model, device, dtype).explain_all(lines, batch_size=batch_size, **asked)
-    done = 0
+    done, found = 0, []
     try:
-        for result in watched(results, lines.count()):
-            _print(result, as_json, tokens)
+        for result in watched(results, lines.count(), printed=as_json or not (html or latex)):
+            if done and sys.stdout.isatty() and not (as_json or html or latex):
+                print()
+            _print(result, as_json, tokens, bars, html or latex)
+            found += [result] if html or latex else []
             done += 1
     except AltiError as error:
         where = f"line {lines.numbers[done]}: " if done < len(lines.numbers) else ""
         raise type(error)(f"{where}{error}") from error
     finally:
+        _write(found, html, latex, tokens)
         lines.tell(done)
 
 
@@ -133,28 +147,30 @@ def compare(
     target: Annotated[str | None, typer.Option(help="Label or its index; or a token. Default: the prediction.")] = None,
     position: Annotated[int | None, typer.Option(help="Explain the prediction at this token.")] = None,
     tokens: Annotated[bool, typer.Option("--tokens", help="Show tokens instead of words.")] = False,
+    bars: Bars = False,
+    html: Html = None,
+    latex: Latex = None,
     truncate: Annotated[bool, typer.Option("--truncate", help="Cut a text that is too long.")] = False,
     device: Device = "auto",
     dtype: Dtype = None,
     as_json: Json = False,
 ) -> None:
     """Explain one text with several methods, side by side."""
+    from alti import terminal
     from alti.bench import parsed
 
-    specs = {spec: parsed(spec) for spec in _names(methods)}
+    writable("--html", html)
+    writable("--latex", latex)
+    specs = [parsed(spec) for spec in _names(methods)]
     loaded = _load(model, device, dtype)
     asked: dict[str, Any] = {"target": target, "position": position, "truncate": truncate, "layers": False}
-    found = {spec: loaded.explain(text, method=name, **asked, **options) for spec, (name, options) in specs.items()}
+    found = [loaded.explain(text, method=name, **asked, **options) for name, options in specs]
     if as_json:
-        for result in found.values():
+        for result in found:
             print(json.dumps(result.to_dict()))
-        return
-    shown = {spec: result if tokens else result.words() for spec, result in found.items()}
-    first = next(iter(shown.values()))
-    if first.label is not None:
-        print(first.label if first.probability is None else f"{first.label} {first.probability:.3f}")
-    columns = {spec: _shares(result) for spec, result in shown.items()}
-    table([{"": token, **{s: columns[s][i] for s in columns}} for i, token in enumerate(first.tokens)], False, right=1)
+    elif not (html or latex):
+        print(terminal.compare(found, words=not tokens, bars=bars))
+    _write(found, html, latex, tokens)
 
 
 @app.command()
@@ -310,13 +326,6 @@ def _names(given: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _shares(result: "Attribution") -> list[str]:
-    """Scores as shares of their ℓ1 norm, so that methods can be compared."""
-    total = float(result.scores.abs().sum()) or 1.0
-    signed = bool((result.scores < 0).any())
-    return [f"{score / total:+.3f}" if signed else f"{score / total:.3f}" for score in result.scores.tolist()]
-
-
 def _run(steps: "Iterator[Progress]", out: Path) -> None:
     """Run to the end; what was computed stays in the file."""
     try:
@@ -346,8 +355,21 @@ def _load(model: str | None, device: str, dtype: str | None) -> "Model":
     return load(model, device=device, dtype=dtype)
 
 
-def _print(result: "Attribution", as_json: bool, tokens: bool) -> None:
-    print(json.dumps(result.to_dict()) if as_json else result.render(words=not tokens), flush=True)
+def _print(result: "Attribution", as_json: bool, tokens: bool, bars: bool, file: Path | None) -> None:
+    if as_json:
+        print(json.dumps(result.to_dict()), flush=True)
+    elif file is None:
+        print(result.render(words=not tokens, bars=bars), flush=True)
+
+
+def _write(found: "list[Attribution]", page: Path | None, document: Path | None, tokens: bool) -> None:
+    """The files that were asked for, with all results."""
+    from alti import html, latex
+
+    if page and found:
+        write(page, html.page(found, words=not tokens))
+    if document and found:
+        write(document, latex.document(found))
 
 
 if __name__ == "__main__":

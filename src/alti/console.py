@@ -1,6 +1,7 @@
 """What the command line reads from and shows on a terminal: lines of text, tables, and how far it is."""
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -45,6 +46,35 @@ class Lines:
         print(f"alti: {done} texts explained{empty}", file=sys.stderr)
 
 
+def writable(option: str, path: Path | None) -> None:
+    """Refuse a file that cannot be written before any work is done for it."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise UsageError(f"{option} {path} is a folder: give a file")
+    if not path.parent.is_dir():
+        raise UsageError(f"{option} {path} cannot be written: there is no folder {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"{option} {path} cannot be written: it is not yours to change")
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file as a whole or not at all; readers never see half of it."""
+    if path.exists() and not path.is_file():  # a pipe, /dev/null
+        path.write_text(text, encoding="utf-8")
+        return
+    target = path.resolve()  # a link stays a link
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        os.replace(partial, target)
+    except OSError as error:
+        raise LoadError(f"{path} could not be written: {error.strerror}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    print(f"alti: {path} written", file=sys.stderr)
+
+
 @contextmanager
 def bar(what: str) -> Iterator[Callable[[int, int | None], None]]:
     """A bar with the time left on stderr, where someone watches."""
@@ -65,9 +95,9 @@ def bar(what: str) -> Iterator[Callable[[int, int | None], None]]:
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
-def watched(results: Iterable[T], total: int | None) -> Iterator[T]:
+def watched(results: Iterable[T], total: int | None, *, printed: bool = True) -> Iterator[T]:
     """The same results, with a bar; none where they go to the terminal themselves."""
-    if sys.stdout.isatty():
+    if printed and sys.stdout.isatty():
         yield from results
         return
     with bar("texts") as update:

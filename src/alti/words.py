@@ -18,7 +18,7 @@ _WORD = re.compile(r"u|[ld](?:[ldj]|a(?=[ld])|(?<=d)o(?=d))*|[aopj]+")
 def group(text: str, tokens: Mapping[int, Span]) -> list[tuple[Span, list[int]]]:
     """Each word's characters and its tokens, in the order of the text; words that share a token are one word."""
     words = [match.span() for match in _WORD.finditer("".join(map(_kind, text)))]
-    spans = {i: _stripped(text, span) for i, span in tokens.items()}
+    spans = {i: stripped(text, span) for i, span in tokens.items()}
     pieces = [(*span, None) for span in words] + [(*span, i) for i, span in spans.items()]
     found: list[tuple[Span, list[int]]] = []
     spaces: list[int] = []  # tokens that are nothing but space go with the word behind them
@@ -54,7 +54,7 @@ def _kind(character: str) -> str:
     return "a" if character in "'’" else "o" if character in ".," else "p"
 
 
-def _stripped(text: str, span: Span) -> Span:
+def stripped(text: str, span: Span) -> Span:
     """The span without the spaces around it: BPE and SentencePiece count a word's leading space to its token."""
     piece = text[slice(*span)]
     start = span[0] + len(piece) - len(piece.lstrip())
