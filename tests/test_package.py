@@ -41,7 +41,9 @@ RANKS = [  # a module imports only from earlier rows
     },
     {"methods"},
     {"encoding", "attribution"},
-    {"targets"},
+    {"targets", "plots.look"},
+    {"plots.attributions", "plots.benchmarks"},
+    {"plots"},
     {"model"},
     {"loading", "predicting"},
     {"judging", "train"},
@@ -89,6 +91,7 @@ def test_hooks_and_heavy_libraries_have_one_place():
     assert uses(r"register_forward") == {"blocks", "linear", "judging"}
     assert uses(r"AttentionInterface\.register") == {"overhear"}
     assert uses(r"import (typer|rich)|from (typer|rich)") == {"cli", "console"}
+    assert uses(r"(?m)^(import|from) matplotlib") == {"plots.attributions", "plots.benchmarks", "plots.look"}
 
 
 def test_public_names_are_real_and_sorted():

@@ -82,7 +82,7 @@ __all__ = [
 ]
 
 
-_MODULES = {"bench", "metrics", "train"}  # alti.metrics.jaccard needs no import of its own
+_MODULES = {"bench", "metrics", "plots", "train"}  # alti.metrics.jaccard needs no import of its own
 
 
 def __getattr__(name: str) -> Any:
