@@ -134,7 +134,6 @@ def test_a_bad_line_is_named_and_nothing_is_lost(run, folder):
     ("arguments", "code", "message"),
     [
         (("explain", "hi", "-m", "/no/model"), 2, "model '/no/model' does not exist"),
-        (("explain", "hi"), 2, "no model was named"),
         (("explain", "hi", "-m", "no-such/model"), 1, "the hub model no-such/model could not be loaded"),
         (("explain", "", "-m", "FOLDER"), 2, "text is empty"),
         (("explain", "-m", "FOLDER"), 2, "give either a TEXT (- for standard input) or --file FILE"),

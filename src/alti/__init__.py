@@ -82,7 +82,7 @@ __all__ = [
 ]
 
 
-_MODULES = {"bench", "html", "latex", "metrics", "terminal", "train"}  # alti.metrics.jaccard needs no import of its own
+_MODULES = {"bench", "html", "latex", "metrics", "plots", "terminal", "train"}  # alti.metrics.jaccard needs no import
 
 
 def __getattr__(name: str) -> Any:

@@ -4,8 +4,9 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -17,9 +18,13 @@ from alti.mixing import rollout
 from alti.pieces import spans
 from alti.words import group
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 FORMAT = 1  # of to_dict() and save(); a reader refuses what is newer than itself
 TENSORS = ("scores", "special", "layers")
 REQUIRED = {"text", "tokens", "offsets", "scores", "special", "method"}
+PLOTS = ("tokens", "matrix", "layers", "graph")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -163,6 +168,17 @@ class Attribution:
         from alti.terminal import render
 
         return render(self, words=words, bars=bars)
+
+    def plot(self, kind: str = "tokens", **options: Any) -> "Figure":
+        """A picture of the tokens, of a layer's matrix, of all layers or of the graph; options as in `alti.plots`.
+
+        >>> attribution.plot("matrix", layer=2).savefig("matrix.svg")
+        """
+        if kind not in PLOTS:
+            raise UsageError(f"plot {kind!r} does not exist: choose from {', '.join(PLOTS)}")
+        drawn = getattr(import_module("alti.plots"), kind)(self, **options)
+        figure: Figure = (drawn[0] if kind == "layers" else drawn).get_figure(root=True)
+        return figure
 
     def to_html(self, *, words: bool = True) -> str:
         """A web page of its own; it opens with words or, words=False, with tokens, and switches between them."""

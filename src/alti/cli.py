@@ -27,7 +27,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-ModelName = Annotated[str | None, typer.Option("--model", "-m", help="A Hugging Face hub name or a folder.")]
+ModelName = Annotated[
+    str | None, typer.Option("--model", "-m", help="A Hugging Face hub name or a folder; default: embedded.")
+]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")]
 Dtype = Annotated[str | None, typer.Option(help="float32, bfloat16, …; default: float32 on a CPU.")]
 Bars = Annotated[bool, typer.Option("--bars", help="Show bars, or a table, also where there are colours.")]
@@ -118,7 +120,7 @@ def explain(
 
 @app.command()
 def check(
-    model: Annotated[str, typer.Argument(help="A Hugging Face hub name or a folder.")],
+    model: Annotated[str | None, typer.Argument(help="A Hugging Face hub name or a folder; default: embedded.")] = None,
     device: Device = "auto",
     dtype: Dtype = None,
     as_json: Json = False,
@@ -132,7 +134,11 @@ def check(
         errors["float32"] = loaded.check()
     gap = loaded.completeness()
     if as_json:
-        print(json.dumps({"model": model, "family": family, "exact": True, "errors": errors, "completeness": gap}))
+        print(
+            json.dumps(
+                {"model": model or loaded.name, "family": family, "exact": True, "errors": errors, "completeness": gap}
+            )
+        )
         return
     worst = [f"worst error {max(found):.1e} in {dtype}" for dtype, found in errors.items()]
     worst += [] if gap is None else [f"linear view complete to {gap:.1e}"]

@@ -21,16 +21,19 @@ from alti._errors import LoadError, UsageError
 from alti.model import Model
 from alti.structure import family_named, family_of
 
+DEFAULT = Path(__file__).with_name("default_model")
+DEFAULT_NAME = "minilm-l6-sst2"
+
 
 def load(name: str | Path | None = None, *, device: str = "auto", dtype: torch.dtype | str | None = None) -> Model:
-    """Load a model with its tokenizer from the Hugging Face hub or from a folder.
+    """Load a model with its tokenizer from the Hugging Face hub or from a folder; without a name, the embedded one.
+
+    The embedded model judges the sentiment of English sentences (`default_model/card.json`).
 
     `device` "auto" takes an accelerator where there is one. `dtype` None is float32 on a CPU, the checkpoint's own
     elsewhere.
     """
-    if name is None:
-        raise UsageError("no model was named, and this version of alti embeds none: give a hub name or a folder")
-    place, where, kind = _place(name), _device(device), _dtype(dtype)
+    place, where, kind = _place(DEFAULT if name is None else name), _device(device), _dtype(dtype)
     settings, _ = _read(PreTrainedConfig.get_config_dict, place)
     model_type = settings.get("model_type", "unknown")
     family_named(model_type, settings)
@@ -39,7 +42,8 @@ def load(name: str | Path | None = None, *, device: str = "auto", dtype: torch.d
         kind = torch.float32 if where.type == "cpu" else "auto"
     model = _model(place, config, kind)
     text = model.main_input_name == "input_ids"
-    return Model(model.to(where).eval(), _tokenizer(place) if text else None, name=Path(place).name)
+    shown = DEFAULT_NAME if name is None else Path(place).name
+    return Model(model.to(where).eval(), _tokenizer(place) if text else None, name=shown)
 
 
 def _place(name: str | Path) -> str:
