@@ -16,7 +16,20 @@ import alti
 from alti.bench import Plan, load_rows, run
 from reproduction.settings import BUILD, DATA, METHODS, RESULTS, data_file, model_name, rounded, short, write
 
-DRAWN = ("Grad ℓ2", "IG ℓ2", "IG μ", "G×I ℓ2", "G×I μ", "Rollout", "Globenc", "ALTI", "IG signed", "Absence", "Random")
+DRAWN = (
+    "Grad ℓ2",
+    "IG ℓ2",
+    "IG μ",
+    "G×I ℓ2",
+    "G×I μ",
+    "Rollout",
+    "Globenc",
+    "ALTI",
+    "ALTI + LN2",
+    "IG signed",
+    "Absence",
+    "Random",
+)
 
 
 def main() -> None:

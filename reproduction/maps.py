@@ -58,7 +58,7 @@ def drawn(data: str) -> list[str]:
 def explained(model: alti.Model, text: str, name: str, *, layers: bool = False) -> dict[str, Any]:
     method, options = alti.bench.parsed(METHODS[name])
     text = text.replace("***mask***", model.encoder.tokenizer.mask_token or "")
-    return model.explain(text, method=method, layers=layers, **options).to_dict()
+    return model.explain(text, method=method, layers=layers, truncate=True, **options).to_dict()
 
 
 if __name__ == "__main__":

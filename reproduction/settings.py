@@ -92,8 +92,10 @@ def texts(data: str, count: int) -> list[str]:
     return [row.text for row in sample(rows, count) if isinstance(row, Example)]
 
 
-def model_name(model: str, data: str, seed: int = 0) -> str:
-    """The folder of a fine-tuned backbone; or, where `model` is no backbone, a folder or a hub name of its own."""
+def model_name(model: str, data: str, seed: int = 0) -> str | None:
+    """The folder of a fine-tuned backbone; else a folder or a hub name of its own, or `default`, the embedded model."""
+    if model == "default":
+        return None
     return str(BUILD / "models" / f"{model}-{data}-{seed}") if model in BACKBONES else model
 
 
@@ -111,9 +113,9 @@ def write(path: Path, content: Any) -> None:
 
 
 def rounded(value: Any, digits: int = 5) -> Any:
-    """The same lists and dicts with shorter numbers."""
+    """The same lists and dicts with shorter numbers, of so many significant digits."""
     if isinstance(value, float):
-        return round(value, digits)
+        return float(f"{value:.{digits}g}")
     if isinstance(value, dict):
         return {key: rounded(inner, digits) for key, inner in value.items()}
     return [rounded(inner, digits) for inner in value] if isinstance(value, list | tuple) else value

@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--saves", type=int, default=5)
     asked = parser.parse_args()
-    out = Path(model_name(asked.backbone, asked.data, asked.seed))
+    out = Path(str(model_name(asked.backbone, asked.data, asked.seed)))
     if not (out / CARD).is_file():  # written last
         card = train(recipe_of(asked.backbone, asked.data, asked.seed), out, saves=asked.saves, watch=_tell)
         print(f"{out}: accuracy {card['accuracy']:.4f}")

@@ -132,7 +132,8 @@ def _lines(found: "Attribution") -> list[str]:
     shown = passages(found)
     scores = [piece.score for passage in shown for piece in passage if piece.score is not None]
     finite = [score for score in scores if math.isfinite(score)]
-    low, high = min(finite, default=0.0), max(finite, default=0.0)
+    low = max(min(finite, default=0.0), 0.0)  # of signed scores, what speaks for the label is shaded: 0 stays white
+    high = max(finite, default=0.0)
     lines: list[list[str]] = []
     for passage in shown:
         lines.append([])
