@@ -61,3 +61,10 @@ def test_its_accuracy_is_what_the_card_says(model, shared):
     guesses = Predictor(model).probabilities([model.encoder.encode(row.text).ids for row in rows]).argmax(-1)
     right = sum(int(guess) == row.label for guess, row in zip(guesses, rows, strict=True))
     assert right / len(rows) == pytest.approx(CARD["validation_accuracy"], abs=0.0012)  # one sentence of 872
+
+
+def test_the_readme_says_what_the_card_says():
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    assert f"{CARD['validation_accuracy']:.1%}".replace("%", " %") + " on the validation set" in readme
+    assert f"{CARD['test_accuracy']:.1%}".replace("%", " %") + " on the test set" in readme
+    assert f"{CARD['vocabulary']:,} word pieces, {CARD['megabytes']:.0f} MB" in readme
