@@ -1,5 +1,6 @@
-"""Make the pictures of the README again, from the embedded model: `python examples/pictures.py` (needs chromium)."""
+"""Make the pictures of the README and of docs/pictures.md again: `python examples/pictures.py` (needs chromium)."""
 
+import io
 import shutil
 import subprocess
 import sys
@@ -7,8 +8,13 @@ import tempfile
 from pathlib import Path
 
 from PIL import Image, ImageChops, ImageOps  # matplotlib brings it
+from rich.console import Console
+from rich.terminal_theme import MONOKAI
+from rich.text import Text
 
 import alti
+from alti import terminal
+from alti.colours import DARK
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 SENTENCE = "The camera work is gorgeous, but nobody on screen seems to have read the script."
@@ -20,19 +26,33 @@ def main() -> None:
     IMAGES.mkdir(parents=True, exist_ok=True)
     model = alti.load()
     found = {method: model.explain(SENTENCE, method=method) for method in METHODS}
-    screenshot(alti.html.page(list(found.values()), theme="light"), IMAGES / "methods.png")
-    found["alti"].plot("graph", threshold=0.1).savefig(IMAGES / "graph.png", dpi=110)
+    for theme in ("light", "dark"):
+        screenshot(alti.html.page(list(found.values()), theme=theme), IMAGES / f"methods-{theme}.png")
+    in_a_terminal(list(found.values()), IMAGES / "terminal.png")
     found["absence"].plot("tokens").savefig(IMAGES / "tokens.png", dpi=110)
+    found["alti"].plot("matrix").savefig(IMAGES / "matrix.png", dpi=110)
+    found["alti"].plot("layers").savefig(IMAGES / "layers.png", dpi=110)
+    found["alti"].plot("graph", threshold=0.1).savefig(IMAGES / "graph.png", dpi=110)
 
 
-def screenshot(page: str, file: Path) -> None:
+def in_a_terminal(found: list[alti.Attribution], file: Path) -> None:
+    """What `alti explain` and `alti compare` print where there are 16 million colours."""
+    style = terminal.Style(terminal.ALL, DARK, 92)
+    console = Console(record=True, width=94, file=io.StringIO(), force_terminal=True)
+    console.print(Text.from_ansi(f'$ alti explain "{SENTENCE}"\n{terminal.render(found[0], style=style)}\n'))
+    console.print(Text.from_ansi(f'$ alti compare "{SENTENCE}"\n{terminal.compare(found, style=style)}'))
+    page = console.export_html(inline_styles=True, theme=MONOKAI)
+    screenshot(page.replace("<body", '<body style="margin: 24px"'), file, width=960)
+
+
+def screenshot(page: str, file: Path, width: int = 860) -> None:
     """A web page as a picture, without the empty space around it."""
     chromium = shutil.which("chromium")
     if chromium is None:
         sys.exit("pictures of web pages take chromium, which is not installed")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "page.html").write_text(page, encoding="utf-8")
-        shot = [f"--screenshot={folder}/page.png", f"--user-data-dir={folder}/user", "--window-size=860,900"]
+        shot = [f"--screenshot={folder}/page.png", f"--user-data-dir={folder}/user", f"--window-size={width},1000"]
         scale = "--force-device-scale-factor=1.5"
         subprocess.run([chromium, *QUIET, *shot, scale, f"file://{folder}/page.html"], check=True, capture_output=True)
         shown = Image.open(f"{folder}/page.png").convert("RGB")
