@@ -16,7 +16,8 @@ from PIL import Image, ImageChops, ImageOps  # matplotlib brings it
 
 import alti
 from alti import latex, plots
-from reproduction.settings import RESULTS, ROOT
+from alti.tables import Cell
+from reproduction.settings import BACKBONES, DATA, RESULTS, ROOT
 
 FIGURES = ROOT / "docs" / "figures"
 PAPER = ROOT / "reproduction" / "paper.json"
@@ -26,11 +27,27 @@ LEFT_OUT = {"Attention", "G×I signed"}  # of the agreement: far from the others
 
 def main() -> None:
     FIGURES.mkdir(parents=True, exist_ok=True)
+    faithfulness()
     curves()
     agreement()
     anisotropy()
     layers()
     saliency()
+
+
+def faithfulness() -> None:
+    """Table 2 as dots with their intervals: a row for each backbone, a column for each data set."""
+    found = [_read(file) for file in sorted((RESULTS / "faithfulness").glob("*.json"))]
+    models = [name for name in BACKBONES if any(cell["model"] == name for cell in found)]
+    for metric, arrow in (("comprehensiveness", "↑"), ("sufficiency", "↓")):
+        figure = Figure(figsize=(4.4 * len(DATA), 4.6 * len(models)), layout="constrained")
+        grid = figure.subplots(len(models), len(DATA), squeeze=False)
+        for cell in found:
+            axes = grid[models.index(cell["model"])][list(DATA).index(cell["data"])]
+            cells = [(name, Cell(*values[metric])) for name, values in cell["means"].items()]
+            plots.methods(cells, column=f"{metric} {arrow}", ax=axes)
+            axes.set_title(f"{cell['model']}, {cell['data']}: {cell['texts']} texts", fontsize=9)
+        _save(figure, metric)
 
 
 def curves() -> None:
