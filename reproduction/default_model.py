@@ -45,7 +45,7 @@ def main() -> None:
     folder = BUILD / "models" / f"{NAME}-{SEED}"
     if not (folder / CARD).is_file():
         train(recipe(trimmed), folder, saves=asked.saves)
-    embed(folder, asked.out, asked.checkpoint)
+    embed(folder, asked.out)
 
 
 def recipe(checkpoint: Path) -> Recipe:
@@ -88,7 +88,7 @@ def trim(checkpoint: str, out: Path) -> None:
     model.save_pretrained(out)
 
 
-def embed(folder: Path, out: Path, checkpoint: str) -> None:
+def embed(folder: Path, out: Path) -> None:
     """Weights in half precision, the tokenizer and a card that says where all this comes from."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
@@ -103,7 +103,7 @@ def embed(folder: Path, out: Path, checkpoint: str) -> None:
         "name": NAME,
         "what": "sentiment of English sentences: BERT, 6 layers of 384, 12 heads",
         "from": "all-MiniLM-L6-v2 (Apache-2.0)",
-        "made_by": f"python -m reproduction.default_model {Path(checkpoint).name}",
+        "made_by": "python -m reproduction.default_model sentence-transformers/all-MiniLM-L6-v2",
         "vocabulary": model.model.config.vocab_size,
         "data": "SST-2 (GLUE)",
         **trained,

@@ -4,7 +4,6 @@ Texts go in chunks of fixed composition, so that a run that was stopped and cont
 computed anyway, to the bit. All questions that the metrics of a chunk ask go through the model together.
 """
 
-import hashlib
 import inspect
 import json
 import math
@@ -19,12 +18,17 @@ from typing import Any, NamedTuple, TextIO
 
 from alti import methods
 from alti._errors import LoadError, UsageError
-from alti.data import Example, Skipped, read, sample
+from alti.data import Example, Skipped, fingerprint, read, sample
 from alti.judging import BY_SIZE, PLAUSIBILITY, Judge, Row, Setting, Spec
 from alti.metrics import METRICS, mean_curve
 from alti.model import Model
 from alti.structure import stacks_of
 from alti.tables import Cell, Table, bootstrap, paired
+
+try:
+    import fcntl
+except ImportError:
+    fcntl = None  # type: ignore[assignment]  # Windows
 
 FORMAT = 1
 CHUNK = 32  # texts whose questions go through the model together
@@ -113,10 +117,9 @@ def parsed_metric(spec: str, *, envelope: bool = False) -> Spec:
     options = methods.read_options(given)
     if name not in METRICS and name not in PLAUSIBILITY:
         raise UsageError(f"metric {name!r} does not exist: choose from {', '.join([*METRICS, *PLAUSIBILITY])}")
-    known = () if name in PLAUSIBILITY else inspect.signature(METRICS[name].ask).parameters
-    own = [option for option in known if option not in ("ids", "keep", "scores", "mask_id")]
-    for option in options.keys() - own:
-        raise UsageError(f"metric {name} has no option {option!r}: it takes {', '.join(own) or 'none'}")
+    asked = {} if name in PLAUSIBILITY else inspect.signature(METRICS[name].ask).parameters
+    own = {key: p.default for key, p in asked.items() if p.kind is p.KEYWORD_ONLY and key != "mask_id"}
+    methods.validate_options(f"metric {name}", options, own)
     return Spec(name, {"envelope": True, **options} if envelope and "envelope" in own else options)
 
 
@@ -137,10 +140,13 @@ def run(plan: Plan, model: Model, file: Path) -> Iterator[Progress]:
     """Compute the rows of a plan that a file does not hold yet, and add them to it."""
     judge = Judge(model, plan.setting())
     header = {"alti_bench": FORMAT, **asdict(plan), "of": _fingerprint(plan, model)}
-    done = _done(header, file)
+    if file.is_dir() or not file.parent.is_dir() or (file.exists() and not file.is_file()):
+        raise UsageError(f"{file} cannot be written: give a file in a folder that exists")
     total = sum(1 for _ in plan.rows()) if Path(plan.data).exists() else plan.sample or plan.first
     rows, texts = plan.rows(), 0
     with file.open("a", encoding="utf-8") as out:
+        _alone(out, file)
+        done = _done(header, file)
         if not file.stat().st_size:
             _write(out, [header])
         while chunk := list(islice(rows, plan.chunk)):
@@ -149,6 +155,16 @@ def run(plan: Plan, model: Model, file: Path) -> Iterator[Progress]:
                 _write(out, [row for row in computed if (row.get("text"), row.get("method")) not in done])
             texts += len(chunk)
             yield Progress(texts, total)
+
+
+def _alone(out: TextIO, file: Path) -> None:
+    """Two runs that write one file would mix their rows."""
+    if fcntl is None:  # Windows has no such locks
+        return
+    try:
+        fcntl.flock(out, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise UsageError(f"another run is writing {file}: wait for its end, or name another file") from None
 
 
 def _complete(number: int, plan: Plan, done: set[tuple[int, str | None]]) -> bool:
@@ -186,10 +202,8 @@ def _content(file: Path) -> tuple[Row, list[Row]]:
 
 def _done(header: Row, file: Path) -> set[tuple[int, str | None]]:
     """What a file holds already; a line that was cut off in the middle is taken out of it."""
-    if file.is_dir() or not file.parent.is_dir():
-        raise UsageError(f"{file} cannot be written: give a file in a folder that exists")
-    if not file.exists() or _cut(header, file.read_bytes()):
-        file.write_bytes(b"")
+    if _cut(header, file.read_bytes()):
+        os.truncate(file, 0)
         return set()
     before, rows = _content(file)
     new = json.loads(json.dumps(header))
@@ -215,15 +229,8 @@ def _cut(header: Row, content: bytes) -> bool:
 def _fingerprint(plan: Plan, model: Model) -> dict[str, str]:
     """What a name does not say: hashes of the data and of the weights, and the dtype."""
     found = {"dtype": model.dtype, "weights": model.fingerprint()}
-    path = Path(plan.data)
-    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path] if path.is_file() else []
-    if files:
-        digest = hashlib.sha256()
-        for file in files:
-            with file.open("rb") as data:
-                digest.update(hashlib.file_digest(data, "sha256").digest())
-        found["data"] = digest.hexdigest()[:16]
-    return found
+    data = fingerprint(plan.data)
+    return found if data is None else {**found, "data": data}
 
 
 def summary(plan: Plan, rows: list[Row]) -> list[Table]:

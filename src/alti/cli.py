@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from alti import FAMILIES, AltiError, LoadError, UsageError, __version__
-from alti.console import Lines, bar, table, watched, writable, write
+from alti.console import Lines, bar, save, say, show, silence, table, watched, writable
 
 if TYPE_CHECKING:
-    from alti import Attribution, Model
+    from alti import Model
     from alti.bench import Progress
 
 COMPARED = "alti,absence,linear,input_x_gradient,attention_rollout"
@@ -48,6 +48,10 @@ def main() -> None:
     except AltiError as error:
         print(f"alti: {error}", file=sys.stderr)
         sys.exit(2 if isinstance(error, UsageError) else 1)
+    except OSError as error:  # a full disk
+        print(f"alti: the output could not be written: {error.strerror}", file=sys.stderr)
+        silence()
+        sys.exit(1)
 
 
 def _version(wanted: bool) -> None:
@@ -95,8 +99,8 @@ def explain(
     asked |= {"truncate": truncate, **_options(method, option or [])}
     if text is not None and text != "-":
         found = [_load(model, device, dtype).explain(text, pair, **asked)]
-        _print(found[0], as_json, tokens, bars, html or latex)
-        _write(found, html, latex, tokens)
+        show(found[0], as_json, tokens, bars, html or latex)
+        save(found, html, latex, tokens)
         return
     if pair is not None:
         raise UsageError("--pair goes with one TEXT, not with the lines of a file")
@@ -106,16 +110,18 @@ def explain(
     try:
         for result in watched(results, lines.count(), printed=as_json or not (html or latex)):
             if done and sys.stdout.isatty() and not (as_json or html or latex):
-                print()
-            _print(result, as_json, tokens, bars, html or latex)
+                say()
             found += [result] if html or latex else []
+            show(result, as_json, tokens, bars, html or latex)
             done += 1
     except AltiError as error:
         where = f"line {lines.numbers[done]}: " if done < len(lines.numbers) else ""
         raise type(error)(f"{where}{error}") from error
     finally:
-        _write(found, html, latex, tokens)
+        save(found, html, latex, tokens)
         lines.tell(done)
+    if not done:
+        raise LoadError(f"{file or 'standard input'} has no text: give one a line")
 
 
 @app.command()
@@ -134,7 +140,7 @@ def check(
         errors["float32"] = loaded.check()
     gap = loaded.completeness()
     if as_json:
-        print(
+        say(
             json.dumps(
                 {"model": model or loaded.name, "family": family, "exact": True, "errors": errors, "completeness": gap}
             )
@@ -142,7 +148,7 @@ def check(
         return
     worst = [f"worst error {max(found):.1e} in {dtype}" for dtype, found in errors.items()]
     worst += [] if gap is None else [f"linear view complete to {gap:.1e}"]
-    print(f"{loaded.name} ({family}): {len(errors[name])} blocks, {', '.join(worst)}: exact")
+    say(f"{loaded.name} ({family}): {len(errors[name])} blocks, {', '.join(worst)}: exact")
 
 
 @app.command()
@@ -173,10 +179,10 @@ def compare(
     found = [loaded.explain(text, method=name, **asked, **options) for name, options in specs]
     if as_json:
         for result in found:
-            print(json.dumps(result.to_dict()))
+            say(json.dumps(result.to_dict()))
     elif not (html or latex):
-        print(terminal.compare(found, words=not tokens, bars=bars))
-    _write(found, html, latex, tokens)
+        say(terminal.compare(found, words=not tokens, bars=bars))
+    save(found, html, latex, tokens)
 
 
 @app.command()
@@ -214,7 +220,7 @@ def bench(
     """Compare methods on a data set: which tokens matter, by how much the prediction suffers without them?"""
     from alti.bench import PAPER, Plan, curves, default_methods, load_rows, run, summary, work
 
-    if out.is_dir() or not out.parent.is_dir():
+    if not out.parent.is_dir() or (out.exists() and not out.is_file()):
         raise UsageError(f"--out {out} cannot be written: give a file in a folder that exists")
     if out.exists() and Path(data).exists() and out.samefile(data):
         raise UsageError(f"--out {out} is the data itself: name another file for the rows")
@@ -251,9 +257,9 @@ def bench(
     tables, spent = summary(plan, rows), work(rows)
     if as_json:
         plain = [table.to_dict() for table in tables]
-        print(json.dumps({"tables": plain, "curves": curves(plan, rows), "work": spent}))
+        say(json.dumps({"tables": plain, "curves": curves(plan, rows), "work": spent}))
     else:
-        print("\n".join(getattr(table, form)() for table in tables), end="")
+        say("\n".join(getattr(table, form)() for table in tables), end="")
     passes, single, seconds = (f"{spent.get(key, 0):,.0f}" for key in ("passes", "unbatched", "seconds"))
     print(f"alti: {passes} forward passes in {seconds} s, {single} if one by one; rows in {out}", file=sys.stderr)
 
@@ -291,10 +297,10 @@ def train(
     with bar("steps") as update:
         card = train(recipe, out, saves=saves, watch=update)
     if as_json:
-        print(json.dumps(card))
+        say(json.dumps(card))
         return
     measured = "" if card["accuracy"] is None else f", accuracy {card['accuracy']:.3f} on {card['validation_texts']}"
-    print(f"{out}: trained on {card['texts']} texts{measured}; labels {', '.join(card['labels'])}")
+    say(f"{out}: trained on {card['texts']} texts{measured}; labels {', '.join(card['labels'])}")
 
 
 @app.command()
@@ -359,23 +365,6 @@ def _load(model: str | None, device: str, dtype: str | None) -> "Model":
 
     disable_progress_bar()
     return load(model, device=device, dtype=dtype)
-
-
-def _print(result: "Attribution", as_json: bool, tokens: bool, bars: bool, file: Path | None) -> None:
-    if as_json:
-        print(json.dumps(result.to_dict()), flush=True)
-    elif file is None:
-        print(result.render(words=not tokens, bars=bars), flush=True)
-
-
-def _write(found: "list[Attribution]", page: Path | None, document: Path | None, tokens: bool) -> None:
-    """The files that were asked for, with all results."""
-    from alti import html, latex
-
-    if page and found:
-        write(page, html.page(found, words=not tokens))
-    if document and found:
-        write(document, latex.document(found))
 
 
 if __name__ == "__main__":

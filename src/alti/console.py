@@ -6,11 +6,16 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from alti._errors import LoadError, UsageError
 
+if TYPE_CHECKING:
+    from alti.attribution import Attribution
+
 T = TypeVar("T")
+
+READER_LEFT = 141  # what a shell reports of a program whose pipe was closed
 
 
 class Lines:
@@ -24,7 +29,7 @@ class Lines:
 
     def __iter__(self) -> Iterator[str]:
         try:
-            with sys.stdin if self.file is None else self.file.open(encoding="utf-8") as lines:
+            with sys.stdin if self.file is None else self.file.open(encoding="utf-8-sig") as lines:
                 for number, line in enumerate(lines, start=1):
                     if line.strip():
                         self.numbers.append(number)
@@ -43,7 +48,39 @@ class Lines:
 
     def tell(self, done: int) -> None:
         empty = f", {self.empty} empty lines passed over" if self.empty else ""
-        print(f"alti: {done} texts explained{empty}", file=sys.stderr)
+        print(f"alti: {done} text{'' if done == 1 else 's'} explained{empty}", file=sys.stderr)
+
+
+def say(text: str = "", end: str = "\n") -> None:
+    """Print a result; where the reader has left (head), that is the end, and no failure of ours."""
+    try:
+        print(text, end=end, flush=True)
+    except BrokenPipeError:
+        silence()
+        raise SystemExit(READER_LEFT) from None
+
+
+def silence() -> None:
+    """A stdout that takes nothing more would be an error again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def show(found: "Attribution", as_json: bool, tokens: bool, bars: bool, file: Path | None) -> None:
+    """Print a result, unless a file is written instead."""
+    if as_json:
+        say(json.dumps(found.to_dict()))
+    elif file is None:
+        say(found.render(words=not tokens, bars=bars))
+
+
+def save(found: "list[Attribution]", page: Path | None, document: Path | None, tokens: bool) -> None:
+    """The files that were asked for, with all results."""
+    from alti import html, latex
+
+    if page and found:
+        write(page, html.page(found, words=not tokens))
+    if document and found:
+        write(document, latex.document(found))
 
 
 def writable(option: str, path: Path | None) -> None:
@@ -60,12 +97,12 @@ def writable(option: str, path: Path | None) -> None:
 
 def write(path: Path, text: str) -> None:
     """Write a file as a whole or not at all; readers never see half of it."""
-    if path.exists() and not path.is_file():  # a pipe, /dev/null
-        path.write_text(text, encoding="utf-8")
-        return
     target = path.resolve()  # a link stays a link
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
+        if path.exists() and not path.is_file():  # a pipe, /dev/null
+            path.write_text(text, encoding="utf-8")
+            return
         partial.write_text(text, encoding="utf-8")
         os.replace(partial, target)
     except OSError as error:

@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import hashlib
 import heapq
 import itertools
 import json
@@ -85,6 +86,17 @@ def sample(rows: Iterable[T], count: int | None, seed: int = 0) -> Iterator[T]:
     chance = random.Random(seed)
     drawn = heapq.nsmallest(count, ((chance.random(), number, row) for number, row in enumerate(rows)))
     return iter([row for _, _, row in sorted(drawn, key=lambda keyed: keyed[1])])
+
+
+def fingerprint(source: str | Path) -> str | None:
+    """A hash of the files of a data set, to tell one content from another; None for one of the hub."""
+    path = Path(source).expanduser()
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path] if path.is_file() else []
+    digest = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as opened:
+            digest.update(hashlib.file_digest(opened, "sha256").digest())
+    return digest.hexdigest()[:16] if files else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,9 +169,9 @@ def _plausibility(metric: str, text: _Text, scores: Tensor, kind: str) -> float:
     """A rationale weighs words: a word's score is the sum of its tokens'. Words that were cut off do not count."""
     if text.example.rationale is None:
         return float("nan")
-    ends = [match.end() for match in re.finditer(r"\S+", text.example.text)]
-    words: dict[int, float] = {}
     encoded = text.task.encoded
+    ends = [match.end() for match in re.finditer(r"\S+", encoded.text)]  # with the tokenizer's own mask token
+    words: dict[int, float] = {}
     for (start, end), special, score in zip(encoded.offsets, encoded.special, scores.tolist(), strict=True):
         word = bisect(ends, start)
         if not special and end > start and word < len(ends):

@@ -33,7 +33,7 @@ def load(name: str | Path | None = None, *, device: str = "auto", dtype: torch.d
     `device` "auto" takes an accelerator where there is one. `dtype` None is float32 on a CPU, the checkpoint's own
     elsewhere.
     """
-    place, where, kind = _place(DEFAULT if name is None else name), _device(device), _dtype(dtype)
+    place, where, kind = _place(DEFAULT if name in (None, "default") else name), _device(device), _dtype(dtype)
     settings, _ = _read(PreTrainedConfig.get_config_dict, place)
     model_type = settings.get("model_type", "unknown")
     family_named(model_type, settings)
@@ -42,12 +42,14 @@ def load(name: str | Path | None = None, *, device: str = "auto", dtype: torch.d
         kind = torch.float32 if where.type == "cpu" else "auto"
     model = _model(place, config, kind)
     text = model.main_input_name == "input_ids"
-    shown = DEFAULT_NAME if name is None else Path(place).name
+    shown = DEFAULT_NAME if place == str(DEFAULT) else Path(place).name
     return Model(model.to(where).eval(), _tokenizer(place) if text else None, name=shown)
 
 
 def _place(name: str | Path) -> str:
     """A folder that holds a model, or a hub name."""
+    if not str(name):
+        raise UsageError("the name of the model is empty: give a hub name or a folder, or leave it out")
     path = Path(name).expanduser()
     if path.is_dir():
         if not (path / "config.json").is_file():

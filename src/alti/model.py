@@ -1,6 +1,7 @@
 """A model with its tokenizer, ready to explain texts."""
 
 import hashlib
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
@@ -158,6 +159,12 @@ class Model:
         """Everything that can be wrong before a text is read is wrong here."""
         methods.validate(method, options)
         index = self.head.index(self.encoder.tokenizer, target)
+        if target is not None and not methods.reads_class(method):
+            warnings.warn(
+                f"{method} shows what the prediction is mixed from, which is the same for every target: for {target!r} "
+                "alone use absence, linear or integrated_gradients",
+                stacklevel=3,
+            )
         return Request(method, index, position, layers, truncate, options)
 
     def task(self, text: str, text_pair: str | None, request: Request) -> Task:

@@ -17,7 +17,7 @@ from torch.utils.data import Dataset, Sampler
 from transformers.trainer_callback import PrinterCallback
 
 from alti._errors import LoadError, UsageError
-from alti.data import Example, read
+from alti.data import Example, fingerprint, read
 
 Task = Literal["text", "mask"]
 Watch = Callable[[int, int], None]  # step, steps
@@ -53,9 +53,9 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.task not in AUTO:
             raise UsageError(f"task = {self.task!r} does not exist: choose text or mask")
-        for name in ("epochs", "batch", "rate", "tokens"):
-            if not getattr(self, name) > 0:
-                raise UsageError(f"{name} = {getattr(self, name)!r} trains nothing: give a number above 0")
+        for name in ("epochs", "batch", "rate", "tokens", "first"):
+            if (given := getattr(self, name)) is not None and not given > 0:
+                raise UsageError(f"{name} = {given!r} trains nothing: give a number above 0")
 
 
 class _Texts(Dataset[dict[str, Any]]):
@@ -64,7 +64,7 @@ class _Texts(Dataset[dict[str, Any]]):
     def __init__(self, rows: list[tuple[str, int]], tokenizer: Any, recipe: Recipe) -> None:
         written, own = recipe.mask_token, tokenizer.mask_token
         texts = [text.replace(written, own) if written else text for text, _ in rows]
-        found = tokenizer(texts, truncation=True, max_length=recipe.tokens)
+        found = tokenizer(texts, truncation=True, max_length=recipe.tokens) if texts else {}
         self.items: list[dict[str, Any]] = []
         self.unmasked = 0  # texts without exactly one mask token, which are left out
         for i, (_, label) in enumerate(rows):
@@ -91,18 +91,24 @@ def train(recipe: Recipe, out: str | Path, *, saves: int = SAVES, watch: Watch |
     `out` holds the model, its tokenizer and card.json; `out`/steps the state of a run that is not finished, which is
     written `saves` times (0: never).
     """
-    folder = Path(out)
+    folder = _folder(out)
+    if saves < 0:
+        raise UsageError(f"saves = {saves} is no number of times: give 0 (never) or more")
+    of = {**asdict(recipe), "data_fingerprint": fingerprint(recipe.data)}
+    if (card := _found(folder / CARD, of)) is not None:
+        return card
     tokenizer = _loaded(transformers.AutoTokenizer.from_pretrained, recipe.checkpoint)
     if recipe.task == "mask" and tokenizer.mask_token is None:
         raise UsageError(f"{recipe.checkpoint} has no mask token, which task = 'mask' reads: choose another checkpoint")
     rows = _rows(recipe, recipe.split)
-    names = sorted({label for _, label in rows}, key=str)
+    names = sorted({label for _, label in rows}, key=lambda name: (isinstance(name, str), name))
     if len(names) < 2:
         raise UsageError(f"{recipe.data} has the labels {names}: training needs two or more")
     numbers = {name: i for i, name in enumerate(names)}
     held = _rows(recipe, recipe.validation) if recipe.validation else []
     if unknown := {label for _, label in held} - numbers.keys():
-        raise UsageError(f"the split {recipe.validation} has labels that {recipe.split} has not: {sorted(unknown)}")
+        told = ", ".join(sorted(map(str, unknown)))
+        raise UsageError(f"the split {recipe.validation} has labels that {recipe.split} has not: {told}")
     _seed(recipe.seed)
     model = _loaded(
         partial(
@@ -115,11 +121,16 @@ def train(recipe: Recipe, out: str | Path, *, saves: int = SAVES, watch: Watch |
     model.config.id2label = {i: str(name) for name, i in numbers.items()}
     model.config.label2id = {str(name): i for name, i in numbers.items()}
     sets = [_Texts([(text, numbers[label]) for text, label in part], tokenizer, recipe) for part in (rows, held)]
+    for split, rows_of, texts in zip((recipe.split, recipe.validation), (rows, held), sets, strict=True):
+        if rows_of and not len(texts):
+            raise UsageError(
+                f"no text of {recipe.data} ({split or 'all rows'}) has exactly one {tokenizer.mask_token}, which "
+                "task = 'mask' reads: say how the data writes it with mask_token= (--mask-token)"
+            )
     trainer = _trainer(recipe, folder, model, tokenizer, sets, saves, watch)
-    states = sorted((folder / "steps").glob("checkpoint-*"))
-    trainer.train(resume_from_checkpoint=bool(states))
+    trainer.train(resume_from_checkpoint=_last_state(folder / "steps", of))
     card = {
-        **asdict(recipe),
+        **of,
         "texts": len(sets[0]),
         "texts_without_one_mask": sets[0].unmasked,
         "labels": [str(name) for name in names],
@@ -133,6 +144,35 @@ def train(recipe: Recipe, out: str | Path, *, saves: int = SAVES, watch: Watch |
     shutil.rmtree(folder / "steps", ignore_errors=True)  # finished: nothing to go on from; saves=0: never made
     (folder / CARD).write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
     return card
+
+
+def _folder(out: str | Path) -> Path:
+    try:
+        Path(out).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{out} cannot be made a folder for the model ({error.strerror}): name another") from None
+    return Path(out)
+
+
+def _found(file: Path, of: dict[str, Any]) -> dict[str, Any] | None:
+    """What a file says about a run, where there is one; it must be of the same recipe and data."""
+    if not file.is_file():
+        return None
+    told: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    if other := [key for key, value in of.items() if told.get(key) != value]:
+        were = ", ".join(f"{key} = {told.get(key)!r}" for key in other)
+        raise UsageError(f"{file.parent} is of another run ({were}): name another folder, or take that one away")
+    return told
+
+
+def _last_state(steps: Path, of: dict[str, Any]) -> str | None:
+    """The last whole state of the same run, to go on from; a run that was killed may have left half of one."""
+    if _found(steps / "recipe.json", of) is None:
+        steps.mkdir(exist_ok=True)
+        (steps / "recipe.json").write_text(json.dumps(of), encoding="utf-8")
+        return None
+    whole = [state for state in steps.glob("checkpoint-*") if (state / "trainer_state.json").is_file()]
+    return str(max(whole, key=lambda state: int(state.name.rpartition("-")[2]))) if whole else None
 
 
 def _trainer(

@@ -12,9 +12,11 @@ from alti.methods.registry import (
     method,
     options_of,
     read_options,
+    reads_class,
     run,
     summary_of,
     validate,
+    validate_options,
 )
 
 for _module in pkgutil.iter_modules(__path__, f"{__name__}."):
@@ -29,7 +31,9 @@ __all__ = [
     "method",
     "options_of",
     "read_options",
+    "reads_class",
     "run",
     "summary_of",
     "validate",
+    "validate_options",
 ]

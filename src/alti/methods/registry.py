@@ -100,15 +100,23 @@ def validate(name: str, options: dict[str, Any]) -> dict[str, Any]:
     if name not in METHODS:
         raise UsageError(f"method {name!r} does not exist: choose one of {', '.join(sorted(METHODS))}")
     known = options_of(name)
-    own = [option for option in known if option != "layers"]
-    for option in options:
-        if option not in own:
-            takes = f"it takes {', '.join(own)}" if own else "it takes none"
-            raise UsageError(f"method {name} has no option {option!r}: {takes}")
-        if not _fits(options[option], known[option]):
-            like = type(known[option]).__name__
-            raise UsageError(f"method {name} takes {option} as {like}, like {known[option]!r}, not {options[option]!r}")
+    validate_options(f"method {name}", options, {key: value for key, value in known.items() if key != "layers"})
     return known
+
+
+def validate_options(what: str, options: dict[str, Any], own: dict[str, Any]) -> None:
+    """Raise UsageError for an option that something does not have, or a value that is not like its default in `own`."""
+    for option, value in options.items():
+        if option not in own:
+            raise UsageError(f"{what} has no option {option!r}: it takes {', '.join(own) or 'none'}")
+        if not _fits(value, own[option]):
+            like = type(own[option]).__name__
+            raise UsageError(f"{what} takes {option} as {like}, like {own[option]!r}, not {value!r}")
+
+
+def reads_class(name: str) -> bool:
+    """Whether a method explains one class: those that draw maps of the layers say the same of every class."""
+    return "layers" not in options_of(name)
 
 
 def read_options(given: Iterable[str]) -> dict[str, Any]:
@@ -127,5 +135,12 @@ def read_options(given: Iterable[str]) -> dict[str, Any]:
 
 def _fits(value: Any, default: Any) -> bool:
     """Whether a value is of the kind that an option's default is."""
-    kinds = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}.get(type(default), (object,))
+    alike: dict[type, tuple[type, ...]] = {
+        bool: (bool,),
+        int: (int,),
+        float: (int, float),
+        str: (str,),
+        tuple: (list, tuple),
+    }
+    kinds = alike.get(type(default), (object,))
     return isinstance(value, kinds) and (isinstance(default, bool) or not isinstance(value, bool))
