@@ -94,9 +94,10 @@ class Desk:
     def _model(self, asked: dict[str, Any]) -> Model:
         """The model that is asked for, once the text is known to be short enough."""
         model = self.models[asked["model"]]
-        tokens = len(model.encoder.encode(asked["text"], asked["text_pair"]).ids)
-        if tokens > self.limits.tokens:
-            raise UsageError(f"the text has {tokens} tokens, and this server takes {self.limits.tokens}: shorten it")
+        encoded = model.encoder.encode(asked["text"], asked["text_pair"], truncate=True)
+        most = min(self.limits.tokens, model.encoder.limit)
+        if encoded.cut or len(encoded.ids) > most:
+            raise UsageError(f"the text is longer than the {most} tokens that can be explained here: shorten it")
         return model
 
     def _all(self, model: Model, asked: dict[str, Any], *, layers: bool) -> list[Attribution]:
@@ -116,6 +117,7 @@ def _described(name: str, model: Model, tokens: int) -> dict[str, Any]:
         "name": name,
         "family": model.family,
         "kind": model.head.kind,
+        "mask": model.encoder.tokenizer.mask_token or "",
         "layers": sum(len(layers) for _, layers in stacks_of(model.model)),
         "labels": [str(label) for _, label in sorted(config.id2label.items())][:LABELS] if named else [],
         "methods": [m for m in METHODS if (second or m not in SECOND_NORM) and _predicts(model, m)],

@@ -12,7 +12,8 @@ const EXAMPLES = [
   "It is not a bad film at all.",
   "I wanted to love it, and I almost did until the dreadful ending.",
 ];
-const START = { model: null, text: EXAMPLES[1], other: null, methods: ["alti", "absence"], target: null, position: null, unit: "words", panel: 0, place: null, layer: null, since: "input", threshold: 8 };
+const OTHERS = { masked: (mask) => [`The film was ${mask}.`], causal: () => ["The keys to the cabinet"], token: () => ["Marie Curie worked in Paris."] };
+const START = { model: null, text: EXAMPLES[1], other: null, methods: ["alti", "absence"], target: null, position: null, unit: "words", panel: 0, place: null, layer: null, since: "input", threshold: null };
 
 const at = (id) => document.getElementById(id);
 const state = { ...START };
@@ -23,6 +24,7 @@ let timer = null;
 
 const texts = () => (state.other === null ? [state.text] : [state.text, state.other]);
 const model = () => told.models.find((one) => one.name === state.model);
+const examples = () => OTHERS[model().kind]?.(model().mask) ?? EXAMPLES;
 const method = (spec) => told.methods.find((one) => one.name === spec.split(":")[0]);
 const questionOf = (text) => ({ model: state.model, text, methods: state.methods, target: classOfChoice(), position: state.position });
 
@@ -57,9 +59,17 @@ function recall() {
   if (!model()) state.model = told.models[0].name;
   if (!["words", "tokens"].includes(state.unit)) state.unit = "words";
   if (!["input", "layer"].includes(state.since)) state.since = "input";
-  state.threshold = Math.min(50, Math.max(1, state.threshold));
+  if (state.threshold !== null) state.threshold = Math.min(50, Math.max(1, state.threshold));
   state.panel = state.other !== null && state.panel === 1 ? 1 : 0;
   fitMethods();
+  if (!kept.has("text")) fitText();
+}
+
+// Another kind of model reads another kind of text.
+function fitText() {
+  const all = [EXAMPLES, ...Object.values(OTHERS).map((made) => made(model().mask))].flat();
+  if (all.includes(state.text) && !examples().includes(state.text)) state.text = examples().at(1) ?? examples()[0];
+  if (model().kind === "token") state.position ??= 1;
 }
 
 function fitMethods() {
@@ -108,6 +118,7 @@ async function refresh() {
   document.body.removeAttribute("aria-busy");
   const wrong = done.find((one) => one.status === "rejected");
   say(wrong ? wrong.reason.message : "");
+  document.body.classList.toggle("stale", Boolean(wrong));
   if (!wrong) show();
 }
 
@@ -136,6 +147,7 @@ function show() {
   const shown = views.slice(0, texts().length).filter(Boolean);
   at("results").replaceChildren(...shown.map((view) => result(view, views.indexOf(view))));
   at("results").classList.toggle("two", shown.length > 1);
+  at("status").textContent = shown.map((view) => `${view.label ?? ""} ${view.probability === null ? "" : percent(view.probability)}`).join("; ");
   showMixing();
 }
 
@@ -145,7 +157,7 @@ function result(view, panel) {
     const blind = view.rows.length > 1 && view.classes.length > 1 && !method(row.method).classes;
     const name = element("h3", { class: "alti-name", title: method(row.method).what }, row.method, ...(blind ? [element("small", { text: "the same for every class" })] : []));
     const drawn = element("div", { class: `alti-${state.unit}` }, ...made, legend(scale, view.label ?? ""));
-    return element("div", { class: "alti-row", "data-method": row.method }, name, element("div", { class: "alti-view" }, drawn));
+    return element("div", { class: "alti-row", "data-method": row.method, "data-home": `${panel} ${row.method}` }, name, element("div", { class: "alti-view" }, drawn));
   });
   return element("section", { class: "alti result", "aria-label": "Explanation" }, prediction(view), ...rows);
 }
@@ -193,10 +205,10 @@ function placesOf(view) {
 }
 
 function pick(panel, place) {
+  const home = document.activeElement.closest("[data-home]")?.dataset.home;
   Object.assign(state, { panel, place });
   show();
-  const again = at("results").children[panel]?.querySelector(`[data-place="${place}"]`);
-  if (again && document.activeElement === document.body) again.focus({ preventScroll: true });
+  if (home) document.querySelector(`[data-home="${CSS.escape(home)}"] [data-place="${place}"]`)?.focus({ preventScroll: true });
 }
 
 function showMixing() {
@@ -205,15 +217,14 @@ function showMixing() {
   if (!view) return;
   const places = placesOf(view);
   const name = places.length > 1 ? view[state.unit].flat().find((one) => one.places.includes(places[0])).text : view.names[places[0]];
-  const read = places.includes(view.position) ? ", where the prediction is read" : "";
+  const read = places.includes(view.position) ? "; the prediction is read from it" : "";
   at("mixing-title").replaceChildren("What ", element("em", { dir: "auto", text: name }), " is made of");
-  at("mixing-by").textContent = `${view.mixing.method}${read}. Click any word above.`;
+  at("mixing-by").textContent = `As ${view.mixing.method} sees it${read}. Click a word for another.`;
   at("layer").max = view.maps.length;
   const rows = rowsOf(view.maps, places, view.names.length, state.since);
-  at("strip").replaceChildren(strip(view, rows, { layer: layerOf(view), place: places[0], choose: (l) => choose(view, rows, l), pick: (place) => pick(state.panel, place) }));
+  at("strip").replaceChildren(strip(view, rows, { layer: layerOf(view), places, room: at("strip").clientWidth, choose: (l) => choose(view, rows, l), pick: (place) => pick(state.panel, place) }));
   showLayer(view, rows);
   at("layer").oninput = () => choose(view, rows, Number(at("layer").value) - 1);
-  at("strip").querySelector("th .on")?.parentElement.scrollIntoView?.call; // kept where it is: the page must not jump
 }
 
 function layerOf(view) {
@@ -241,10 +252,11 @@ function showGraph(view) {
   const name = view[state.unit].flat().find((one) => one.places.includes(places[0]))?.text || view.names[places[0]];
   const last = layerOf(view);
   at("graph-by").replaceChildren("Blue leads to ", element("em", { dir: "auto", text: name }), ` at layer ${last + 1}; the wider, the more.`);
-  at("threshold").value = state.threshold;
-  at("threshold-number").textContent = `${state.threshold} %`;
+  const threshold = state.threshold ?? Math.max(1, Math.min(8, Math.round(150 / view.names.length))); // in long texts, shares are small
+  at("threshold").value = threshold;
+  at("threshold-number").textContent = `${threshold} %`;
   const kept = at("flow").scrollLeft;
-  at("flow").replaceChildren(graph(view, view.maps, places, { threshold: state.threshold / 100, last, pick: (place) => pick(state.panel, place) }));
+  at("flow").replaceChildren(graph(view, view.maps, places, { threshold: threshold / 100, last, room: at("flow").clientWidth, pick: (place) => pick(state.panel, place) }));
   at("flow").scrollLeft = kept;
 }
 
@@ -262,6 +274,7 @@ function showControls() {
   at("position").value = state.position ?? "";
   for (const radio of document.querySelectorAll("[name=unit]")) radio.checked = radio.value === state.unit;
   for (const radio of document.querySelectorAll("[name=since]")) radio.checked = radio.value === state.since;
+  at("examples").replaceChildren(...examples().map((text) => element("button", { type: "button", text, onclick: () => { Object.assign(state, { text, place: null, target: null }); showControls(); refresh(); } })));
   showMethods();
   showClasses();
   for (const field of [at("text"), at("other")]) grow(field);
@@ -310,13 +323,13 @@ function showClasses() {
 
 function grow(field) {
   field.style.height = "auto";
-  field.style.height = `${Math.min(field.scrollHeight + 2, 320)}px`;
+  field.style.height = `${Math.min(field.scrollHeight + 2, 230)}px`;
 }
 
 function wire() {
   at("text").addEventListener("input", () => { state.text = at("text").value; state.place = null; grow(at("text")); soon(); });
   at("other").addEventListener("input", () => { state.other = at("other").value; state.place = null; grow(at("other")); soon(); });
-  at("model").addEventListener("change", () => { Object.assign(state, { model: at("model").value, target: null, position: null, place: null, layer: null }); fitMethods(); showControls(); refresh(); });
+  at("model").addEventListener("change", () => { Object.assign(state, { model: at("model").value, target: null, position: null, place: null, layer: null }); fitMethods(); fitText(); showControls(); refresh(); });
   at("class").addEventListener("change", () => { state.target = at("class").value === "" ? null : Number(at("class").value); refresh(); });
   at("position").addEventListener("change", () => { state.position = at("position").value === "" ? null : Number(at("position").value); refresh(); });
   at("compare").addEventListener("click", compare);
@@ -325,7 +338,6 @@ function wire() {
   at("threshold").addEventListener("input", () => { state.threshold = Number(at("threshold").value); remember(); showGraph(views[state.panel] ?? views[0]); });
   at("theme").addEventListener("click", switchTheme);
   at("link").addEventListener("click", copyLink);
-  at("examples").append(...EXAMPLES.map((text) => element("button", { type: "button", text, onclick: () => { Object.assign(state, { text, place: null, target: null }); showControls(); refresh(); } })));
   addEventListener("hashchange", () => { recall(); showControls(); refresh(); });
   addEventListener("click", (event) => { for (const menu of document.querySelectorAll("details.menu[open]")) if (!menu.contains(event.target) && event.target.isConnected) menu.open = false; });
   addEventListener("keydown", (event) => { if (event.key === "Escape") for (const menu of document.querySelectorAll("details.menu[open]")) { menu.open = false; menu.querySelector("summary").focus(); } });

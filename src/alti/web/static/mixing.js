@@ -43,13 +43,15 @@ export function rowsOf(maps, places, size, since) {
   });
 }
 
+const fitting = (room, count, least, most) => Math.max(least, Math.min(most, Math.floor(room / count)));
 const short = (name) => (name.length > 16 ? `${name.slice(0, 15)}…` : name);
 
-export function strip(view, rows, { layer, place, choose, pick }) {
-  const head = element("tr", {}, element("td", {}));
+export function strip(view, rows, { layer, places, room, choose, pick }) {
+  const head = element("tr", {}, element("td", { text: "layer" }));
   view.names.forEach((name, i) => {
-    const on = i === place ? "on" : null;
-    const button = element("button", { type: "button", class: on, title: name, text: short(name), onclick: () => pick(i) });
+    const on = places.includes(i) ? "on" : null;
+    const named = [on, name.length > 2 ? "long" : null].filter(Boolean).join(" ") || null;
+    const button = element("button", { type: "button", class: named, title: name, "data-place": i, text: short(name), onclick: () => pick(i) });
     head.append(element("th", { scope: "col", class: view.special[i] ? "special" : null }, button));
   });
   const body = rows.map((row, l) => {
@@ -65,6 +67,7 @@ export function strip(view, rows, { layer, place, choose, pick }) {
     return line;
   });
   const table = element("table", { class: "strip" }, element("thead", {}, head), element("tbody", {}, ...body));
+  table.style.setProperty("--cell", `${fitting(room - 60, view.names.length, 22, 54) - 2}px`);
   return table;
 }
 
@@ -98,13 +101,13 @@ function edgesOf(maps, passing, size, threshold, last) {
 }
 
 // Layers from the top down, tokens as columns; what reaches the picked tokens is blue.
-export function graph(view, maps, places, { threshold, last, pick }) {
+export function graph(view, maps, places, { threshold, last, room, pick }) {
   const size = view.names.length;
-  const wide = size > 40 ? 24 : size > 18 ? 34 : 52;
   const left = 64;
-  const top = 100;
-  const tall = Math.max(44, Math.min(76, 420 / (last + 1)));
-  const width = left + size * wide + 16;
+  const wide = fitting(room - left - 48, size, 24, 72);
+  const top = 30 + 5.6 * Math.max(...view.names.map((name) => short(name).length));
+  const tall = Math.max(40, Math.min(76, 440 / maps.length));
+  const width = left + size * wide + 48; // the last label leans over
   const height = top + (last + 1) * tall + 34;
   const x = (i) => left + i * wide + wide / 2;
   const y = (l) => top + l * tall;
@@ -136,11 +139,14 @@ export function graph(view, maps, places, { threshold, last, pick }) {
   }
   view.names.forEach((name, i) => {
     const on = places.includes(i) ? " on" : "";
-    const label = drawn("text", { class: `token${on}`, tabindex: 0, role: "button", transform: `translate(${x(i) + 4} ${top - 14}) rotate(-55)` }, svg);
+    const label = drawn("text", { class: `token${on}`, "data-place": i, tabindex: 0, role: "button", ...(name.length > 2 ? { transform: `translate(${x(i) + 4} ${top - 14}) rotate(-55)` } : { x: x(i), y: top - 14, "text-anchor": "middle" }) }, svg);
     label.textContent = short(name);
     label.addEventListener("click", () => pick(i));
     label.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" || event.key === " ") pick(i);
+      if (event.key === "Enter" || event.key === " ") {
+        event.preventDefault();
+        pick(i);
+      }
     });
     if (on) drawn("text", { class: "token on", x: x(i), y: y(last + 1) + 24, "text-anchor": "middle" }, svg).textContent = short(name);
   });
