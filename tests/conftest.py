@@ -25,8 +25,11 @@ def shared() -> Path:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
-    """A running server with the embedded model and a tiny one: its address."""
+    """A running server with the embedded model and a tiny one, whose labels are hostile: its address."""
     from serving import running
 
-    with running(tiny.saved(tmp_path_factory.mktemp("models") / "tiny-bert")) as address:
+    labels = dict(enumerate(("<img src=x onerror='document.body.dataset.owned = 1'>", "</option><b>bold</b>")))
+    folder = tmp_path_factory.mktemp("models") / "tiny-bert"
+    tiny.saved(folder, id2label=labels, label2id={label: i for i, label in labels.items()})
+    with running(folder) as address:
         yield address

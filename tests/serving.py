@@ -14,10 +14,10 @@ from alti.web.worker import Worker
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[str]:
+def running(*folders: Path) -> Iterator[str]:
     """Its worker computes with one thread, as the tests do, so that numbers can be compared to the last bit."""
     os.environ["OMP_NUM_THREADS"] = "1"
-    settings = Settings((None, str(folder)), device="cpu")
+    settings = Settings((None, *map(str, folders)), device="cpu")
     worker = Worker(settings)
     http = server(create(worker, worker.load(), settings))
     listening = socket.create_server(("127.0.0.1", 0))

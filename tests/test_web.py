@@ -26,6 +26,8 @@ from alti.web.worker import Worker
 import tiny
 from strange import strange
 
+pytestmark = pytest.mark.xdist_group("web")  # one server for all
+
 TEXT = "The acting is superb, but the plot is a tedious mess."
 NAME = "minilm-l6-sst2"
 

@@ -9,7 +9,10 @@ import alti
 
 from browser import CHROMIUM, Browser
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine"),
+    pytest.mark.xdist_group("web"),  # one server and one browser
+]
 
 TEXT = "The acting is superb, but the plot is a tedious mess."
 READY = "!!document.querySelector('.result') && !document.body.hasAttribute('aria-busy')"
@@ -23,14 +26,20 @@ def chromium(tmp_path_factory):
 
 
 @pytest.fixture
-def page(chromium, server):
-    """The page as it opens; nothing may go wrong in its console."""
+def blank(chromium, server):
+    """A browser that has opened nothing yet; nothing may go wrong in its console."""
     chromium.problems.clear()
     chromium.server = server
     chromium.size(1280, 900)
-    show(chromium)
     yield chromium
     assert chromium.problems == []
+
+
+@pytest.fixture
+def page(blank):
+    """The page as it opens."""
+    show(blank)
+    return blank
 
 
 @pytest.fixture(scope="module")
@@ -97,22 +106,22 @@ def mixed(page):
     return page.run("[...document.querySelectorAll('#mixed [data-score]')].map(s => Number(s.dataset.score))")
 
 
-def test_click_a_token_and_move_the_slider(page, model):
-    show(page, text=TEXT, unit="tokens", methods="alti")
+def test_click_a_token_and_move_the_slider(blank, model):
+    show(blank, text=TEXT, unit="tokens", methods="alti")
     found = model.explain(TEXT)
     place = found.tokens.index("plot")
-    page.click(f".result [data-place='{place}']")
-    assert page.run("document.querySelector('#mixing-title').textContent") == "What plot is made of"
-    assert mixed(page) == pytest.approx(found.relevance(5)[place].tolist(), abs=1e-3)
-    page.run("document.querySelector('#layer').focus()")
+    blank.click(f".result [data-place='{place}']")
+    assert blank.run("document.querySelector('#mixing-title').textContent") == "What plot is made of"
+    assert mixed(blank) == pytest.approx(found.relevance(5)[place].tolist(), abs=1e-3)
+    blank.run("document.querySelector('#layer').focus()")
     for _ in range(3):
-        page.key("ArrowLeft")
-    assert page.run("document.querySelector('#layer-number').textContent") == "3 of 6"
-    assert page.run("document.querySelector('#strip tr.on').dataset.layer") == "2"
-    assert mixed(page) == pytest.approx(found.relevance(2)[place].tolist(), abs=1e-3)
-    page.click("[name=since][value=layer]")
-    assert mixed(page) == pytest.approx(found.layers[2][place].tolist(), abs=1e-3)
-    cells = page.run("document.querySelectorAll('#strip tbody td').length")
+        blank.key("ArrowLeft")
+    assert blank.run("document.querySelector('#layer-number').textContent") == "3 of 6"
+    assert blank.run("document.querySelector('#strip tr.on').dataset.layer") == "2"
+    assert mixed(blank) == pytest.approx(found.relevance(2)[place].tolist(), abs=1e-3)
+    blank.click("[name=since][value=layer]")
+    assert mixed(blank) == pytest.approx(found.layers[2][place].tolist(), abs=1e-3)
+    cells = blank.run("document.querySelectorAll('#strip tbody td').length")
     assert cells == 6 * len(found)
 
 
@@ -134,16 +143,16 @@ def test_the_keyboard_reaches_a_word(page):
     assert page.run("document.querySelector('#mixing-title').textContent") == "What acting is made of"
 
 
-def test_the_graph_has_a_threshold(page, model):
-    show(page, text=TEXT, threshold=10)
+def test_the_graph_has_a_threshold(blank, model):
+    show(blank, text=TEXT, threshold=10)
     found = model.explain(TEXT)
     edges = "document.querySelectorAll('#flow .edge').length"
-    assert page.run(edges) == pytest.approx(int((found.layers >= 0.1).sum()), abs=2)
-    page.run("document.querySelector('#threshold').focus()")
+    assert blank.run(edges) == pytest.approx(int((found.layers >= 0.1).sum()), abs=2)
+    blank.run("document.querySelector('#threshold').focus()")
     for _ in range(5):
-        page.key("ArrowRight")
-    assert page.run("document.querySelector('#threshold-number').textContent") == "15 %"
-    assert page.run(edges) == pytest.approx(int((found.layers >= 0.15).sum()), abs=2)
+        blank.key("ArrowRight")
+    assert blank.run("document.querySelector('#threshold-number').textContent") == "15 %"
+    assert blank.run(edges) == pytest.approx(int((found.layers >= 0.15).sum()), abs=2)
 
 
 CHOOSE = "(s => {{ s.value = '{}'; s.dispatchEvent(new Event('change')) }})(document.querySelector('#{}'))"
@@ -212,23 +221,32 @@ def test_a_link_restores_the_view(page):
         "\u202eevil\u202c \u0000\u001b[31m film",
     ],
 )
-def test_any_text_is_only_text(page, model, text):
-    show(page, text=text)
-    shown = page.run("document.querySelector('.result .alti-text').textContent")
+def test_any_text_is_only_text(blank, model, text):
+    show(blank, text=text)
+    shown = blank.run("document.querySelector('.result .alti-text').textContent")
     assert shown == model.explain(text).text.replace("\0", "␀").replace("\x1b", "␛")
-    assert page.run("document.body.dataset.owned") is None
-    assert page.run("document.querySelectorAll('main script, main style, .result img').length") == 0
+    assert blank.run("document.body.dataset.owned") is None
+    assert blank.run("document.querySelectorAll('main script, main style, .result img').length") == 0
     rtl = "\u0590" <= text[0] <= "\u06ff"
     direction = "getComputedStyle(document.querySelector('.result .alti-text')).direction"
-    assert page.run(direction) == ("rtl" if rtl else "ltr")
+    assert blank.run(direction) == ("rtl" if rtl else "ltr")
 
 
-def test_a_link_cannot_do_harm(page):
-    page.open(
-        f"{page.server}/#model=../etc&methods=magic,%3Cb%3E&target=x&layer=-1&threshold=9999&unit=%3Cb%3E&place=99999"
+def test_a_label_is_only_text(blank):
+    """The tiny model's labels are elements: none may become one."""
+    show(blank, model="tiny-bert", text="A clever film", methods="alti,linear", target=0)
+    assert blank.run("document.querySelector('.alti-says strong').textContent").startswith("<img src=x")
+    assert blank.run("document.querySelector('#class').options[2].text") == "</option><b>bold</b>"
+    assert blank.run("document.querySelectorAll('main img, main .result b').length") == 0
+    assert blank.run("document.body.dataset.owned") is None
+
+
+def test_a_link_cannot_do_harm(blank):
+    blank.open(
+        f"{blank.server}/#model=../etc&methods=magic,%3Cb%3E&target=x&layer=-1&threshold=9999&unit=%3Cb%3E&place=99999"
     )
-    page.wait(READY)
-    assert page.run("document.querySelector('#error').hidden") is True
+    blank.wait(READY)
+    assert blank.run("document.querySelector('#error').hidden") is True
 
 
 def test_what_goes_wrong_is_one_sentence(page):
@@ -243,14 +261,14 @@ def test_what_goes_wrong_is_one_sentence(page):
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_a_long_text_stays_readable(page, width):
+def test_a_long_text_stays_readable(blank, width):
     text = "Nobody expected the second half to drag quite so badly, did they? " * 28
-    page.size(width, 800)
-    show(page, text=text.strip(), methods="alti,absence", unit="tokens")
-    assert page.run("document.querySelectorAll('#strip thead th').length") > 390
-    assert page.run("document.documentElement.scrollWidth") <= width
-    assert page.run("parseFloat(getComputedStyle(document.querySelector('.result .alti-text')).fontSize)") >= 16
-    assert page.run("document.querySelector('#flow').scrollWidth > document.querySelector('#flow').clientWidth")
+    blank.size(width, 800)
+    show(blank, text=text.strip(), methods="alti,absence", unit="tokens")
+    assert blank.run("document.querySelectorAll('#strip thead th').length") > 390
+    assert blank.run("document.documentElement.scrollWidth") <= width
+    assert blank.run("parseFloat(getComputedStyle(document.querySelector('.result .alti-text')).fontSize)") >= 16
+    assert blank.run("document.querySelector('#flow').scrollWidth > document.querySelector('#flow').clientWidth")
 
 
 def test_exports(page, model):

@@ -21,6 +21,7 @@ const views = [null, null];
 const asking = [null, null];
 let told = null; // what GET /api/models said
 let timer = null;
+let moved = true; // the picked token is to be scrolled to
 
 const texts = () => (state.other === null ? [state.text] : [state.text, state.other]);
 const model = () => told.models.find((one) => one.name === state.model);
@@ -50,6 +51,7 @@ function remember() {
 function recall() {
   const kept = new URLSearchParams(location.hash.slice(1));
   Object.assign(state, START);
+  moved = true;
   for (const name of NAMES) {
     if (!kept.has(name)) continue;
     const value = kept.get(name);
@@ -207,6 +209,7 @@ function placesOf(view) {
 function pick(panel, place) {
   const home = document.activeElement.closest("[data-home]")?.dataset.home;
   Object.assign(state, { panel, place });
+  moved = home !== "strip" && home !== "flow";
   show();
   if (home) document.querySelector(`[data-home="${CSS.escape(home)}"] [data-place="${place}"]`)?.focus({ preventScroll: true });
 }
@@ -224,7 +227,13 @@ function showMixing() {
   const rows = rowsOf(view.maps, places, view.names.length, state.since);
   at("strip").replaceChildren(strip(view, rows, { layer: layerOf(view), places, room: at("strip").clientWidth, choose: (l) => choose(view, rows, l), pick: (place) => pick(state.panel, place) }));
   showLayer(view, rows);
+  if (moved) for (const box of [at("strip"), at("flow")]) centre(box, box.querySelector(".on[data-place]"));
+  moved = false;
   at("layer").oninput = () => choose(view, rows, Number(at("layer").value) - 1);
+}
+
+function centre(box, column) {
+  if (column) box.scrollLeft += column.getBoundingClientRect().left - box.getBoundingClientRect().left - box.clientWidth / 2;
 }
 
 function layerOf(view) {
@@ -251,13 +260,14 @@ function showGraph(view) {
   const places = placesOf(view);
   const name = view[state.unit].flat().find((one) => one.places.includes(places[0]))?.text || view.names[places[0]];
   const last = layerOf(view);
-  at("graph-by").replaceChildren("Blue leads to ", element("em", { dir: "auto", text: name }), ` at layer ${last + 1}; the wider, the more.`);
-  const threshold = state.threshold ?? Math.max(1, Math.min(8, Math.round(150 / view.names.length))); // in long texts, shares are small
+    const threshold = state.threshold ?? Math.max(1, Math.min(8, Math.round(150 / view.names.length))); // in long texts, shares are small
   at("threshold").value = threshold;
   at("threshold-number").textContent = `${threshold} %`;
   const kept = at("flow").scrollLeft;
-  at("flow").replaceChildren(graph(view, view.maps, places, { threshold: threshold / 100, last, room: at("flow").clientWidth, pick: (place) => pick(state.panel, place) }));
+  const { pictures, full } = graph(view, view.maps, places, { threshold: threshold / 100, last, room: at("flow").clientWidth, pick: (place) => pick(state.panel, place) });
+  at("flow").replaceChildren(...pictures);
   at("flow").scrollLeft = kept;
+  at("graph-by").replaceChildren("Blue leads to ", element("em", { dir: "auto", text: name }), ` at layer ${last + 1}; the wider, the more.${full ? ` Only the ${full} strongest are drawn.` : ""}`);
 }
 
 // ---- controls
@@ -287,13 +297,13 @@ function showMethods() {
     const on = state.methods.some((spec) => spec.split(":")[0] === one.name);
     const box = element("input", { type: "checkbox", value: one.name, checked: on, disabled: (full && !on) || (on && state.methods.length === 1) });
     box.addEventListener("change", () => toggle(one.name, box.checked));
-    return element("label", { class: "option" }, box, element("span", {}, element("b", { text: one.name }), element("small", { text: one.what.replace(/^[^:]*: /, "") })));
+    return element("label", { class: "option" }, box, element("span", {}, element("b", { text: one.name }), element("small", { text: one.what.replace(/^[^:]*: (.)/, (_, first) => first.toUpperCase()) })));
   };
   const offered = told.methods.filter((one) => model().methods.includes(one.name));
   const group = (title, some) => [element("p", { class: "title", text: title }), ...some.map(line)];
   const blind = offered.filter((one) => !one.classes);
   at("methods").querySelector(".panel").replaceChildren(
-    element("p", { class: "faint", text: `Choose one to ${MOST}.` }),
+    element("p", { class: "faint", text: `Choose up to ${MOST}.` }),
     ...group("How the input is mixed", blind),
     ...group("What speaks for and against a class", offered.filter((one) => one.classes)),
   );

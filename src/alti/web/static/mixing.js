@@ -3,6 +3,7 @@
 import { classOf, element, number } from "/paint.js";
 
 const EDGES = 6000; // more lines than that are no picture
+const NAMES = 64; // wide: the column of the layers' names
 const SVG = "http://www.w3.org/2000/svg";
 
 // The maps come as 16-bit shares of each layer's largest number.
@@ -44,13 +45,15 @@ export function rowsOf(maps, places, size, since) {
 }
 
 const fitting = (room, count, least, most) => Math.max(least, Math.min(most, Math.floor(room / count)));
-const short = (name) => (name.length > 16 ? `${name.slice(0, 15)}…` : name);
+const letters = (name) => [...new Intl.Segmenter().segment(name)].map((one) => one.segment); // an emoji is one
+const short = (name) => (letters(name).length > 16 ? `${letters(name).slice(0, 15).join("")}…` : name);
+const leans = (name) => letters(name).length > 2;
 
 export function strip(view, rows, { layer, places, room, choose, pick }) {
   const head = element("tr", {}, element("td", { text: "layer" }));
   view.names.forEach((name, i) => {
     const on = places.includes(i) ? "on" : null;
-    const named = [on, name.length > 2 ? "long" : null].filter(Boolean).join(" ") || null;
+    const named = [on, leans(name) ? "long" : null].filter(Boolean).join(" ") || null;
     const button = element("button", { type: "button", class: named, title: name, "data-place": i, text: short(name), onclick: () => pick(i) });
     head.append(element("th", { scope: "col", class: view.special[i] ? "special" : null }, button));
   });
@@ -74,7 +77,7 @@ export function strip(view, rows, { layer, places, room, choose, pick }) {
 function drawn(name, about, parent) {
   const made = document.createElementNS(SVG, name);
   for (const [key, value] of Object.entries(about)) made.setAttribute(key, value);
-  parent.append(made);
+  parent?.append(made);
   return made;
 }
 
@@ -100,24 +103,26 @@ function edgesOf(maps, passing, size, threshold, last) {
   return kept.sort((a, b) => a.flow - b.flow); // the strongest on top
 }
 
-// Layers from the top down, tokens as columns; what reaches the picked tokens is blue.
+// Layers from the top down, tokens as columns; what reaches the picked tokens is blue. Two pictures: the layers' names,
+// which stay where they are, and the rest, which scrolls sideways.
 export function graph(view, maps, places, { threshold, last, room, pick }) {
   const size = view.names.length;
-  const left = 64;
-  const wide = fitting(room - left - 48, size, 24, 72);
-  const top = 30 + 5.6 * Math.max(...view.names.map((name) => short(name).length));
+  const left = 4;
+  const wide = fitting(room - NAMES - 52, size, 24, 72);
+  const top = 30 + 5.6 * Math.max(...view.names.map((name) => (leans(name) ? letters(short(name)).length : 1)));
   const tall = Math.max(40, Math.min(76, 440 / maps.length));
   const width = left + size * wide + 48; // the last label leans over
   const height = top + (last + 1) * tall + 34;
   const x = (i) => left + i * wide + wide / 2;
   const y = (l) => top + l * tall;
-  const svg = document.createElementNS(SVG, "svg");
-  const sizes = { width, height, viewBox: `0 0 ${width} ${height}`, role: "img" };
-  for (const [key, value] of Object.entries(sizes)) svg.setAttribute(key, value);
+  const names = drawn("svg", { width: NAMES, height, class: "names", "aria-hidden": "true" });
+  const svg = drawn("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img" });
   const target = places.map((place) => view.names[place]).join(" ");
   svg.setAttribute("aria-label", `Contributions of at least ${threshold} that lead to ${target}`);
   const passing = flows(maps, places, size, last);
-  for (const edge of edgesOf(maps, passing, size, threshold, last)) {
+  const edges = edgesOf(maps, passing, size, threshold, last);
+  const faint = Math.min(1, 2500 / edges.length);
+  for (const edge of edges) {
     const [x1, y1, x2, y2] = [x(edge.j), y(edge.l), x(edge.i), y(edge.l + 1)];
     const bend = (y2 - y1) * 0.45;
     const strong = edge.flow >= 0.01;
@@ -125,12 +130,12 @@ export function graph(view, maps, places, { threshold, last, room, pick }) {
       d: `M${x1} ${y1}C${x1} ${y1 + bend} ${x2} ${y2 - bend} ${x2} ${y2}`,
       class: strong ? "edge strong" : "edge",
       "stroke-width": strong ? (1 + 7 * Math.sqrt(edge.flow)).toFixed(2) : (0.6 + 1.6 * edge.share).toFixed(2),
-      "stroke-opacity": strong ? Math.min(1, 0.3 + 0.9 * Math.sqrt(edge.flow)).toFixed(2) : (0.2 + 0.5 * edge.share).toFixed(2),
+      "stroke-opacity": strong ? Math.min(1, 0.3 + 0.9 * Math.sqrt(edge.flow)).toFixed(2) : (faint * (0.2 + 0.5 * edge.share)).toFixed(3),
       "data-flow": edge.flow.toFixed(4),
     }, svg);
   }
   for (let l = 0; l <= last + 1; l++) {
-    drawn("text", { x: left - 14, y: y(l) + 4, class: "layer", "text-anchor": "end" }, svg).textContent = l ? `layer ${l}` : "input";
+    drawn("text", { x: NAMES - 10, y: y(l) + 4, class: "layer", "text-anchor": "end" }, names).textContent = l ? `layer ${l}` : "input";
     for (let i = 0; i < size; i++) {
       const share = passing[l][i];
       const dot = drawn("circle", { cx: x(i), cy: y(l), r: (2.2 + 5 * Math.sqrt(Math.min(1, share))).toFixed(1), class: share >= 0.01 ? "dot strong" : "dot" }, svg);
@@ -139,7 +144,7 @@ export function graph(view, maps, places, { threshold, last, room, pick }) {
   }
   view.names.forEach((name, i) => {
     const on = places.includes(i) ? " on" : "";
-    const label = drawn("text", { class: `token${on}`, "data-place": i, tabindex: 0, role: "button", ...(name.length > 2 ? { transform: `translate(${x(i) + 4} ${top - 14}) rotate(-55)` } : { x: x(i), y: top - 14, "text-anchor": "middle" }) }, svg);
+    const label = drawn("text", { class: `token${on}`, "data-place": i, tabindex: 0, role: "button", ...(leans(name) ? { transform: `translate(${x(i) + 4} ${top - 14}) rotate(-55)` } : { x: x(i), y: top - 14, "text-anchor": "middle" }) }, svg);
     label.textContent = short(name);
     label.addEventListener("click", () => pick(i));
     label.addEventListener("keydown", (event) => {
@@ -150,5 +155,5 @@ export function graph(view, maps, places, { threshold, last, room, pick }) {
     });
     if (on) drawn("text", { class: "token on", x: x(i), y: y(last + 1) + 24, "text-anchor": "middle" }, svg).textContent = short(name);
   });
-  return svg;
+  return { pictures: [names, svg], full: edges.length === EDGES ? EDGES : 0 };
 }

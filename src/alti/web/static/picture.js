@@ -1,6 +1,7 @@
 // A part of the page as a PNG: its boxes and letters are drawn again on a canvas, where the browser put them.
 
 const SHARP = 2;
+const ARABIC = /\p{Script=Arabic}/u;
 
 export async function picture(node) {
   const box = node.getBoundingClientRect();
@@ -66,10 +67,32 @@ function letters(ink, text, style) {
   ink.fillStyle = style.color;
   ink.direction = style.direction;
   ink.textAlign = "left";
-  for (const { part, box } of lines(text)) {
+  const parts = lines(text);
+  for (const { part, box } of parts) {
     const { fontBoundingBoxAscent: up, fontBoundingBoxDescent: down } = ink.measureText(part);
-    ink.fillText(part, box.left, box.top + (box.height - up - down) / 2 + up);
+    const base = box.top + (box.height - up - down) / 2 + up;
+    if (parts.length > 1 || !ARABIC.test(part) || text.parentNode.dataset.score === undefined) ink.fillText(part, box.left, base);
+    else cutOut(ink, wordAround(text.parentNode, text.parentNode.getBoundingClientRect().top), box, base);
   }
+}
+
+// Letters of a word that was cut into sub-words keep the shapes they have in the word: each is cut out of the whole.
+function wordAround(span, top) {
+  const parts = [span];
+  const fits = (next) => next?.nodeType === Node.ELEMENT_NODE && ARABIC.test(next.textContent) && Math.abs(next.getBoundingClientRect().top - top) < 2;
+  while (fits(parts[0].previousSibling)) parts.unshift(parts[0].previousSibling);
+  while (fits(parts.at(-1).nextSibling)) parts.push(parts.at(-1).nextSibling);
+  const left = Math.min(...parts.map((part) => part.getBoundingClientRect().left));
+  return { whole: parts.map((part) => part.textContent).join(""), left };
+}
+
+function cutOut(ink, { whole, left }, box, base) {
+  ink.save();
+  ink.beginPath();
+  ink.rect(box.left, box.top - box.height, box.width, 3 * box.height);
+  ink.clip();
+  ink.fillText(whole, left, base);
+  ink.restore();
 }
 
 // A text node cut where its lines end.
