@@ -58,7 +58,8 @@ class Desk:
         """All that the page shows of a text, the maps of the layers as 16-bit numbers."""
         model = self._model(asked)
         found = self._all(model, asked, layers=True)
-        mixed = next((one for one in found if one.layers is not None), None)
+        shares = (one for one in found if one.layers is not None and one.method != "globenc")  # whose rows are lengths
+        mixed = next(shares, None)
         if mixed is None:
             mixed = self._explained(model, asked, method="alti", position=asked["position"])
         first = found[0]

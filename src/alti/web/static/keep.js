@@ -24,17 +24,29 @@ export function keep(menu, { ask, toast, node, question }) {
       toast(error.message);
     }
   };
-  menu.querySelector(".panel").append(
-    ...KINDS.map((kind) =>
-      element(
-        "div",
-        { class: "kind" },
-        element("b", { text: kind.name }),
-        element("button", { type: "button", text: "Copy", "aria-label": `Copy as ${kind.name}`, onclick: run(kind, copy) }),
-        element("button", { type: "button", text: "Save", "aria-label": `Save as ${kind.name}`, onclick: run(kind, save) }),
+  menu
+    .querySelector(".panel")
+    .append(
+      ...KINDS.map((kind) =>
+        element(
+          "div",
+          { class: "kind" },
+          element("b", { text: kind.name }),
+          element("button", {
+            type: "button",
+            text: "Copy",
+            "aria-label": `Copy as ${kind.name}`,
+            onclick: run(kind, copy),
+          }),
+          element("button", {
+            type: "button",
+            text: "Save",
+            "aria-label": `Save as ${kind.name}`,
+            onclick: run(kind, save),
+          }),
+        ),
       ),
-    ),
-  );
+    );
 }
 
 async function copy(kind, made) {

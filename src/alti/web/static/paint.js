@@ -62,7 +62,11 @@ function drawn(piece, before, view, scores, scale, picked, pick, said) {
   const joined = before && before.places.length && !before.special && !piece.special;
   const name = piece.text || piece.places.map((place) => view.names[place]).join(" ");
   const side = scale.signed && said && score ? ` ${score < 0 ? "against" : "for"} ${said}` : "";
-  const names = [piece.special ? "alti-special" : classOf(score, scale.largest), joined ? "alti-on" : "", piece.text ? "" : "added"];
+  const names = [
+    piece.special ? "alti-special" : classOf(score, scale.largest),
+    joined ? "alti-on" : "",
+    piece.text ? "" : "added",
+  ];
   const on = picked !== null && piece.places.includes(picked);
   return element("span", {
     class: names.filter(Boolean).join(" ") || null,
@@ -102,7 +106,13 @@ export function legend(scale, said) {
   if (!scale.largest) return element("p", { class: "alti-legend", text: "every score is 0" });
   const high = number(scale.largest, scale);
   if (!scale.signed) {
-    return element("p", { class: "alti-legend", "aria-hidden": "true" }, "0", element("span", { class: "alti-ramp" }), high);
+    return element(
+      "p",
+      { class: "alti-legend", "aria-hidden": "true" },
+      "0",
+      element("span", { class: "alti-ramp" }),
+      high,
+    );
   }
   const low = number(-scale.largest, scale);
   const ramp = element("span", { class: "alti-ramp alti-both" });

@@ -71,7 +71,8 @@ function letters(ink, text, style) {
   for (const { part, box } of parts) {
     const { fontBoundingBoxAscent: up, fontBoundingBoxDescent: down } = ink.measureText(part);
     const base = box.top + (box.height - up - down) / 2 + up;
-    if (parts.length > 1 || !ARABIC.test(part) || text.parentNode.dataset.score === undefined) ink.fillText(part, box.left, base);
+    if (parts.length > 1 || !ARABIC.test(part) || text.parentNode.dataset.score === undefined)
+      ink.fillText(part, box.left, base);
     else cutOut(ink, wordAround(text.parentNode, text.parentNode.getBoundingClientRect().top), box, base);
   }
 }
@@ -79,7 +80,10 @@ function letters(ink, text, style) {
 // Letters of a word that was cut into sub-words keep the shapes they have in the word: each is cut out of the whole.
 function wordAround(span, top) {
   const parts = [span];
-  const fits = (next) => next?.nodeType === Node.ELEMENT_NODE && ARABIC.test(next.textContent) && Math.abs(next.getBoundingClientRect().top - top) < 2;
+  const fits = (next) =>
+    next?.nodeType === Node.ELEMENT_NODE &&
+    ARABIC.test(next.textContent) &&
+    Math.abs(next.getBoundingClientRect().top - top) < 2;
   while (fits(parts[0].previousSibling)) parts.unshift(parts[0].previousSibling);
   while (fits(parts.at(-1).nextSibling)) parts.push(parts.at(-1).nextSibling);
   const left = Math.min(...parts.map((part) => part.getBoundingClientRect().left));
