@@ -20,6 +20,7 @@ import torch
 import alti
 from alti import cli, html, latex
 from alti.web import serve
+from alti.web.app import STATIC
 from alti.web.settings import Limits, Refused, Settings
 from alti.web.worker import Worker
 
@@ -137,16 +138,22 @@ def test_every_answer_is_guarded(client):
 
 
 def test_the_page_needs_nothing_from_elsewhere(client):
-    page = client.get("/").text
-    own = set(re.findall(r'(?:src|href)="(/[^"]*)"', page))
-    own |= {
-        name for file in own if file.endswith(".js") for name in re.findall(r'from "(/[^"]+)"', client.get(file).text)
-    }
-    assert all(client.get(address).status_code == 200 for address in own)
-    for address in own | {"/"}:
-        urls = re.findall(r"https?://[^\s\"')]+", client.get(address).text)
-        assert set(urls) <= {"http://www.w3.org/2000/svg"}, address
-    assert not re.search(r" style=| on[a-z]+=|<style|<script>", page)
+    files = {"/", "/html.css", *(f"/{file.name}" for file in STATIC.iterdir() if file.name != "index.html")}
+    used = set()
+    for address in files:
+        text = client.get(address).text
+        used |= set(re.findall(r'(?:src|href|from)[= ]"(/[^"]*)"', text))
+        assert set(re.findall(r"https?://[^\s\"')]+", text)) <= {"http://www.w3.org/2000/svg"}, address
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|new Function", text), address
+    assert used - {"/api/openapi.json"} == files - {"/"}
+    assert not re.search(r" style=| on[a-z]+=|<style|<script>", client.get("/").text)
+
+
+def test_what_is_local():
+    for host in ("127.0.0.1", "127.0.0.2", "::1", "localhost"):
+        assert Settings(host=host).local
+    for host in ("0.0.0.0", "::", "192.168.0.7", "example.org"):
+        assert not Settings(host=host).local
 
 
 def test_only_local_names_are_answered(client):

@@ -68,7 +68,7 @@ def create(worker: Worker, described: dict[str, Any], settings: Settings) -> Sta
         Route("/html.css", _fixed(html.STYLE.encode(), "text/css")),
         *(Route(_address(file), _fixed(file.read_bytes(), TYPES[file.suffix])) for file in sorted(STATIC.iterdir())),
     ]
-    hosts = (*LOOPBACK, f"[{LOOPBACK[-1]}]") if settings.local else ()
+    hosts = (*LOOPBACK, settings.host) if settings.local else ()
     return Starlette(
         routes=routes,
         middleware=[Middleware(Guard, hosts=hosts)],

@@ -1,8 +1,9 @@
 """What a server is told when it starts."""
 
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
+LOOPBACK = ("127.0.0.1", "localhost", "::1")  # the names of this machine for itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,10 @@ class Settings:
     @property
     def local(self) -> bool:
         """Whether only this machine can reach the server."""
-        return self.host in LOOPBACK
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
 
 
 class Refused(Exception):

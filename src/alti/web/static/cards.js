@@ -5,6 +5,7 @@ import { rowsOf, strip } from "/mixing.js";
 import { element, legend, paragraphs } from "/paint.js";
 import { method, remember, state } from "/state.js";
 
+const BARS = 5; // classes; of more, the most probable
 const at = (id) => document.getElementById(id);
 const views = [null, null];
 let moved = true; // the picked token is to be scrolled to
@@ -82,7 +83,8 @@ function percent(share) {
 }
 
 function bars(view) {
-  const shown = view.classes.slice(0, 5).sort((a, b) => a.index - b.index);
+  const few = view.classes.length <= BARS;
+  const shown = few ? view.classes.toSorted((a, b) => a.index - b.index) : view.classes.slice(0, BARS);
   const lines = shown.map((one) => {
     const full = element("span", { class: one.index === view.target ? "full on" : "full" });
     full.style.width = `${100 * one.probability}%`;
