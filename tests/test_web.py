@@ -221,7 +221,14 @@ def test_wrong_addresses_get_one_sentence(client):
     ):
         answer = client.request(method, address)
         assert (answer.status_code, list(answer.json())) == (status, ["error"])
-    for question in ({"methods": []}, {"methods": ["alti"] * 5}, {"methods": [1]}, {"format": "exe"}):
+    for question in (
+        {"methods": []},
+        {"methods": ["alti"] * 5},
+        {"methods": [1]},
+        {"format": "exe"},
+        {"methods": ["integrated_gradients:steps=1000000000"]},
+        {"methods": ["alti:q=1"]},
+    ):
         assert client.post("/api/export", json={"text": "a", **question}).status_code == 400
 
 

@@ -21,6 +21,7 @@ from alti.web.settings import Settings
 
 CLASSES = 20  # whose probabilities the page shows
 LABELS = 200  # that the page offers
+LARGEST = 1000  # number that an option may have: steps of integrated gradients take memory
 SECOND_NORM = ("globenc", "alti_ln2")
 
 
@@ -33,10 +34,8 @@ class Desk:
         for name in settings.models:
             model = load(name, device=settings.device, dtype=settings.dtype)
             _ = model.head, model.encoder  # what explain does not take is refused at the start
-            shown = model.name or "model"
-            while shown in self.models:
-                shown += "′"
-            self.models[shown] = model
+            same = sum(other.name == model.name for other in self.models.values())
+            self.models[f"{model.name} ({same + 1})" if same else model.name] = model
 
     def describe(self) -> dict[str, Any]:
         """What can be asked for."""
@@ -52,7 +51,7 @@ class Desk:
         """The JSON of Attribution.to_dict()."""
         model = self._model(asked)
         what = {name: asked[name] for name in ("method", "target", "position", "layers")}
-        return _json(self._explained(model, asked, **what, **asked["options"]).to_dict())
+        return _json(self._explained(model, asked, **what, **_bounded(asked["options"])).to_dict())
 
     def view(self, asked: dict[str, Any]) -> bytes:
         """All that the page shows of a text, the maps of the layers as 16-bit numbers."""
@@ -104,10 +103,20 @@ class Desk:
     def _all(self, model: Model, asked: dict[str, Any], *, layers: bool) -> list[Attribution]:
         what = {name: asked[name] for name in ("target", "position")}
         specs = [parsed(spec) for spec in asked["methods"]]
-        return [self._explained(model, asked, method=name, layers=layers, **what, **more) for name, more in specs]
+        return [
+            self._explained(model, asked, method=name, layers=layers, **what, **_bounded(options))
+            for name, options in specs
+        ]
 
     def _explained(self, model: Model, asked: dict[str, Any], **what: Any) -> Attribution:
         return model.explain(asked["text"], asked["text_pair"], **what)
+
+
+def _bounded(options: dict[str, Any]) -> dict[str, Any]:
+    for name, value in options.items():
+        if isinstance(value, int | float) and abs(value) > LARGEST:
+            raise UsageError(f"the option {name} takes numbers up to {LARGEST} here")
+    return options
 
 
 def _described(name: str, model: Model, tokens: int) -> dict[str, Any]:
