@@ -183,6 +183,8 @@ HOSTILE = {
     "an unknown option": (400, {"json": {"text": "a", "options": {"q": 2}}}),
     "options of a wrong kind": (400, {"json": {"text": "a", "options": {"p": [2]}}}),
     "a huge option": (400, {"json": {"text": "a", "method": "integrated_gradients", "options": {"steps": 10**9}}}),
+    "an argument as an option": (400, {"json": {"text": "a", "options": {"method": "linear"}}}),
+    "another as an option": (400, {"json": {"text": "a", "options": {"truncate": True}}}),
     "an unknown class": (400, {"json": {"text": "a", "method": "linear", "target": "neutral"}}),
     "a huge class": (400, {"json": {"text": "a", "target": 10**4000}}),
     "a position": (400, {"json": {"text": "a", "position": 3}}),

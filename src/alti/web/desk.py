@@ -12,7 +12,7 @@ from alti._errors import AltiError, UsageError
 from alti.attribution import Attribution
 from alti.bench import default_methods, parsed
 from alti.loading import load
-from alti.methods import METHODS, options_of, summary_of
+from alti.methods import METHODS, options_of, summary_of, validate
 from alti.model import Model, Request
 from alti.outputs import kind_of, logits_of, probabilities
 from alti.pieces import passages, visible
@@ -51,7 +51,7 @@ class Desk:
         """The JSON of Attribution.to_dict()."""
         model = self._model(asked)
         what = {name: asked[name] for name in ("method", "target", "position", "layers")}
-        return _json(self._explained(model, asked, **what, **_bounded(asked["options"])).to_dict())
+        return _json(self._explained(model, asked, **what, **_checked(asked["method"], asked["options"])).to_dict())
 
     def view(self, asked: dict[str, Any]) -> bytes:
         """All that the page shows of a text, the maps of the layers as 16-bit numbers."""
@@ -104,7 +104,7 @@ class Desk:
         what = {name: asked[name] for name in ("target", "position")}
         specs = [parsed(spec) for spec in asked["methods"]]
         return [
-            self._explained(model, asked, method=name, layers=layers, **what, **_bounded(options))
+            self._explained(model, asked, method=name, layers=layers, **what, **_checked(name, options))
             for name, options in specs
         ]
 
@@ -112,7 +112,9 @@ class Desk:
         return model.explain(asked["text"], asked["text_pair"], **what)
 
 
-def _bounded(options: dict[str, Any]) -> dict[str, Any]:
+def _checked(method: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The method's own options and no other argument of explain, in numbers that a request may take."""
+    validate(method, options)
     for name, value in options.items():
         if isinstance(value, int | float) and abs(value) > LARGEST:
             raise UsageError(f"the option {name} takes numbers up to {LARGEST} here")
