@@ -8,13 +8,13 @@ demo: $(VENV)/installed  ## explain a sentence
 	$(BIN)/python examples/demo.py
 
 test: $(VENV)/installed  ## run the tests, as CI does
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: $(VENV)/installed  ## format, lint, types, tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 format: $(VENV)/installed  ## put the code into shape
 	$(BIN)/ruff format .

@@ -6,6 +6,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
 import pytest
 import torch
 
+import tiny
+
 torch.set_num_threads(1)  # the tests run in two processes
 for name in ("FORCE_COLOR", "NO_COLOR", "COLORFGBG"):
     os.environ.pop(name, None)  # what is printed is part of what is tested
@@ -19,3 +21,15 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip(f"no reference data at {SHARED}")  # the rest of the suite needs none
     return SHARED
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    """A running server with the embedded model and a tiny one, whose labels are hostile: its address."""
+    from serving import running
+
+    labels = dict(enumerate(("<img src=x onerror='document.body.dataset.owned = 1'>", "</option><b>bold</b>")))
+    folder = tmp_path_factory.mktemp("models") / "tiny-bert"
+    tiny.saved(folder, id2label=labels, label2id={label: i for i, label in labels.items()})
+    with running(folder) as address:
+        yield address

@@ -51,6 +51,12 @@ RANKS = [  # a module imports only from earlier rows
     {"judging", "train"},
     {"bench"},
     {""},  # alti itself: public names, lazily
+    {"web"},
+    {"web.settings"},
+    {"web.questions", "web.desk", "web.worker"},
+    {"web.openapi"},
+    {"web.app"},
+    {"web.serving"},
     {"cli"},
 ]
 RANK = {name: rank for rank, names in enumerate(RANKS) for name in names}

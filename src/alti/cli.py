@@ -331,6 +331,24 @@ def methods(as_json: Json = False) -> None:
     table(rows, as_json)
 
 
+@app.command()
+def serve(
+    models: Annotated[list[str] | None, typer.Argument(help="Hub names or folders; default: embedded.")] = None,
+    host: Annotated[str, typer.Option(help="Where to listen; others than loopback let others in.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0: any that is free.")] = 8765,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open the page.")] = False,
+    max_tokens: Annotated[int, typer.Option(help="Longer texts are refused.")] = 512,
+    device: Device = "auto",
+    dtype: Dtype = None,
+) -> None:
+    """Open a web page on this machine: type a text and see which tokens the prediction rests on."""
+    from alti.web import serve
+    from alti.web.settings import Limits, Settings
+
+    names = tuple(models) if models else (None,)
+    serve(Settings(names, host, port, device, dtype, Limits(tokens=max_tokens)), browser=not no_browser)
+
+
 def _names(given: str) -> list[str]:
     names = [name.strip() for name in given.split(",") if name.strip()]
     if not names:
@@ -358,7 +376,6 @@ def _options(method: str, given: list[str]) -> dict[str, Any]:
 
 
 def _load(model: str | None, device: str, dtype: str | None) -> "Model":
-
     from transformers.utils.logging import disable_progress_bar
 
     from alti import load

@@ -22,6 +22,7 @@ class Piece:
     score: float | None = None  # None: nothing was scored here, as between words or where the text was cut
     tokens: tuple[tuple[str, float], ...] = ()
     special: bool = False
+    places: tuple[int, ...] = ()  # of the tokens
 
 
 def passages(found: "Attribution", *, words: bool = True) -> list[list[Piece]]:
@@ -87,7 +88,7 @@ def _filled(found: "Attribution", text: str, parts: list[tuple[Span, list[int]]]
             yield Piece(text[at:start])
         tokens = tuple(found[i] for i in members)
         special = start == end or all(bool(found.special[i]) for i in members)
-        yield Piece(text[start:end], sum(score for _, score in tokens), tokens, special)
+        yield Piece(text[start:end], sum(score for _, score in tokens), tokens, special, tuple(members))
         at = end
     if text[at:]:
         yield Piece(text[at:])

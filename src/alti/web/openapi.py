@@ -1,0 +1,117 @@
+"""The API as OpenAPI describes it, from the same fields that requests are checked against."""
+
+from typing import Any
+
+from alti import __version__
+from alti.web.questions import EXPLAIN, EXPORT, FORMATS, MOST, VIEW, Field
+
+_NUMBERS = {"type": "array", "items": {"type": "number"}}
+_STRINGS = {"type": "array", "items": {"type": "string"}}
+_MAYBE_STRING = {"type": ["string", "null"]}
+
+ATTRIBUTION: dict[str, Any] = {
+    "type": "object",
+    "description": "alti.Attribution.to_dict(); alti.Attribution.from_dict() reads it.",
+    "required": ["format", "text", "tokens", "offsets", "scores", "special", "method"],
+    "properties": {
+        "format": {"type": "integer"},
+        "dtype": {"type": "string"},
+        "text": {"type": "string"},
+        "text_pair": _MAYBE_STRING,
+        "tokens": _STRINGS,
+        "offsets": {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}},
+        "scores": {**_NUMBERS, "description": "One for each token."},
+        "special": {"type": "array", "items": {"type": "boolean"}},
+        "segments": {"type": "array", "items": {"type": "integer"}},
+        "method": {"type": "string"},
+        "options": {"type": "object"},
+        "label": _MAYBE_STRING,
+        "probability": {"type": ["number", "null"]},
+        "target": {"type": ["integer", "null"]},
+        "position": {"type": ["integer", "null"]},
+        "layers": {
+            "type": ["array", "null"],
+            "description": "For each layer, what each token (row) is made of.",
+            "items": {"type": "array", "items": _NUMBERS},
+        },
+        "cut": _STRINGS,
+        "model": {"type": "string"},
+        "extra": {"type": "object", "additionalProperties": {"type": "number"}},
+    },
+    "additionalProperties": False,
+}
+_ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
+_STATUSES = {
+    "400": "Something in the request is wrong.",
+    "404": "There is no such model.",
+    "413": "The body or the text is too long.",
+    "415": "The body is not application/json.",
+    "422": "The model cannot be explained in this way.",
+    "503": "Too many requests are waiting.",
+    "504": "The request took too long.",
+}
+
+
+def description(models: list[str], methods: list[str]) -> dict[str, Any]:
+    """The OpenAPI document of a server with these models and methods."""
+    view = {"type": "object", "description": "What the page shows: pieces of the text, scores, probabilities, maps."}
+    file = {"type": "string", "description": "A web page, a LaTeX document, or JSON."}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "alti",
+            "version": __version__,
+            "description": "Which tokens the prediction of a Transformer rests on.",
+        },
+        "paths": {
+            "/api/models": {"get": _get("The models, their labels, the methods and the limits.")},
+            "/api/explain": {"post": _post("Explain a text.", EXPLAIN, ATTRIBUTION, models, methods)},
+            "/api/view": {"post": _post("All that the page shows of a text.", VIEW, view, models, methods)},
+            "/api/export": {"post": _post("A file to keep.", EXPORT, file, models, methods)},
+        },
+        "components": {"schemas": {"Attribution": ATTRIBUTION, "Error": _ERROR}},
+    }
+
+
+def _get(what: str) -> dict[str, Any]:
+    return {"summary": what, "responses": {"200": _response(what, {"type": "object"})}}
+
+
+def _post(
+    what: str, fields: dict[str, Field], result: dict[str, Any], models: list[str], methods: list[str]
+) -> dict[str, Any]:
+    schema: dict[str, Any] = {
+        "type": "object",
+        "required": [name for name, field in fields.items() if field.required],
+        "properties": {name: _schema(field) for name, field in fields.items()},
+        "additionalProperties": False,
+    }
+    schema["properties"]["model"]["enum"] = models
+    if "method" in fields:
+        schema["properties"]["method"]["enum"] = methods
+    if "format" in fields:
+        schema["properties"]["format"]["enum"] = list(FORMATS)
+    if result is ATTRIBUTION:
+        result = {"$ref": "#/components/schemas/Attribution"}
+    kind = "text/plain" if "format" in fields else "application/json"
+    errors = {status: _response(said, {"$ref": "#/components/schemas/Error"}) for status, said in _STATUSES.items()}
+    return {
+        "summary": what,
+        "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
+        "responses": {"200": _response(what, result, kind), **errors},
+    }
+
+
+def _schema(field: Field) -> dict[str, Any]:
+    kind: dict[str, Any] = {"type": field.kind}
+    if field.kind == "class":
+        kind = {"type": ["integer", "string", "null"]}
+    if field.kind == "array":
+        kind = {**_STRINGS, "minItems": 1, "maxItems": MOST}
+    if field.default is not None:
+        kind["default"] = field.default
+    return {**kind, "description": field.what}
+
+
+def _response(what: str, schema: dict[str, Any], kind: str = "application/json") -> dict[str, Any]:
+    return {"description": what, "content": {kind: {"schema": schema}}}

@@ -1,0 +1,110 @@
+"""What a request may ask: its fields, as data that both the checks and the OpenAPI description read."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from alti.web.settings import Limits, Refused
+
+MOST = 4  # methods at once
+FORMATS = ("html", "latex", "json")
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "boolean": (bool,),
+    "object": (dict,),
+    "array": (list,),
+    "class": (int, str),
+}
+_SAID = {
+    "class": "an integer or a string",
+    "array": "a list of strings",
+    "integer": "an integer",
+    "object": "an object",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a request."""
+
+    kind: str
+    what: str
+    default: Any = None
+    required: bool = False
+
+
+_TEXT = {
+    "model": Field("string", "One of the names that GET /api/models gives; default: its first."),
+    "text": Field("string", "The text.", required=True),
+    "text_pair": Field("string", "The second text, for models that read two."),
+}
+_WHAT = {
+    "target": Field("class", "A label or its index, or a token; default: what the model predicts."),
+    "position": Field("integer", "The token whose prediction is explained, in models that predict at every token."),
+}
+_METHODS = {"methods": Field("array", "One to four methods; alti:p=2 gives an option.", ["alti"])}
+
+EXPLAIN = {
+    **_TEXT,
+    "method": Field("string", "An attribution method.", "alti"),
+    "options": Field("object", "The method's own options.", {}),
+    **_WHAT,
+    "layers": Field("boolean", "Whether the result has the maps of the layers.", True),
+}
+VIEW = {**_TEXT, **_METHODS, **_WHAT}
+EXPORT = {
+    **VIEW,
+    "other": Field("string", "A text to compare with."),
+    "format": Field("string", "html, latex or json.", "html"),
+    "words": Field("boolean", "Whether a page opens with words; else with tokens.", True),
+}
+
+
+def read(body: bytes, fields: dict[str, Field], limits: Limits) -> dict[str, Any]:
+    """A request's body as its fields, defaults filled in; whatever is wrong with it is Refused."""
+    try:
+        given = json.loads(body, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise Refused(400, 'The body is not JSON: send an object like {"text": "A clever film."}.') from None
+    if not isinstance(given, dict):
+        raise Refused(400, f"The body is {_name(given)}, expected an object.")
+    if unknown := [name for name in given if name not in fields]:
+        raise Refused(400, f"There is no field {_short(unknown[0])}: the fields are {', '.join(fields)}.")
+    asked = {name: field.default if given.get(name) is None else given[name] for name, field in fields.items()}
+    for name, field in fields.items():
+        _check(name, field, asked[name])
+    characters = sum(len(asked.get(name) or "") for name in ("text", "text_pair", "other"))
+    if characters > limits.characters:
+        raise Refused(413, f"The text has {characters} characters, and this server takes {limits.characters}.")
+    return asked
+
+
+def _check(name: str, field: Field, value: Any) -> None:
+    if value is None:
+        if field.required:
+            raise Refused(400, f"The field {name} is missing.")
+        return
+    kinds = _KINDS[field.kind]
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        raise Refused(400, f"{name} is {_name(value)}, expected {_SAID.get(field.kind, 'a ' + field.kind)}.")
+    if isinstance(value, list) and not (1 <= len(value) <= MOST and all(isinstance(each, str) for each in value)):
+        raise Refused(400, f"{name} takes one to {MOST} names.")
+    if name == "format" and value not in FORMATS:
+        raise Refused(400, f"There is no format {_short(value)}: choose one of {', '.join(FORMATS)}.")
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _name(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+def _short(value: Any) -> str:
+    """What the user gave, cut to a length that fits a sentence."""
+    shown = repr(value)
+    return shown if len(shown) <= 60 else f"{shown[:57]}…'"

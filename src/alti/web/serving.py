@@ -1,0 +1,81 @@
+"""Opens the address, waits for the models and serves until it is stopped."""
+
+import socket
+import sys
+import webbrowser
+from threading import Timer
+
+import uvicorn
+from starlette.applications import Starlette
+
+from alti._errors import AltiError, UsageError
+from alti.web.app import create
+from alti.web.settings import Settings
+from alti.web.worker import Worker
+
+CONNECTIONS = 256
+
+
+def serve(settings: Settings, *, browser: bool = False) -> None:
+    """Serve until Ctrl-C. The address goes to stdout, talk to stderr."""
+    listening = _listening(settings.host, settings.port)
+    if not settings.local:
+        print(
+            f"alti: {settings.host} is not a loopback address: anyone who can reach this machine on port "
+            f"{listening.getsockname()[1]} can use the model, and there is no password",
+            file=sys.stderr,
+        )
+    print("alti: loading", file=sys.stderr)
+    worker = Worker(settings)
+    try:
+        app = create(worker, worker.load(), settings)
+        address = _address(settings, listening)
+        print(address, flush=True)
+        print("alti: Ctrl-C ends it", file=sys.stderr)
+        if browser:
+            Timer(0.3, webbrowser.open, [address]).start()
+        server(app).run(sockets=[listening])
+    except KeyboardInterrupt:
+        print("alti: stopped", file=sys.stderr)
+    finally:
+        worker.stop()
+        listening.close()
+
+
+def server(app: Starlette) -> uvicorn.Server:
+    """An HTTP server for the application, without what it does not use."""
+    config = uvicorn.Config(
+        app,
+        log_level="error",
+        log_config=None,
+        ws="none",
+        lifespan="off",
+        limit_concurrency=CONNECTIONS,
+        timeout_graceful_shutdown=1,
+        server_header=False,
+    )
+    return uvicorn.Server(config)
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket at an address that is free."""
+    if not 0 <= port <= 65535:
+        raise UsageError(f"--port {port} does not exist: give 0 (any that is free) to 65535")
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        found = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        raise UsageError(f"--host {host} is not an address of this machine: {error.strerror}") from error
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind(address)
+        found.listen(128)  # what SO_REUSEADDR let pass is refused here
+    except OSError as error:
+        found.close()
+        raise AltiError(f"port {port} of {host} cannot be opened ({error.strerror}): give another --port") from error
+    return found
+
+
+def _address(settings: Settings, listening: socket.socket) -> str:
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"http://{host}:{listening.getsockname()[1]}/"

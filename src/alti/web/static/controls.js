@@ -1,0 +1,90 @@
+// The card with the question: texts, model, methods, class.
+
+import { classesShown, quoted } from "/cards.js";
+import { element } from "/paint.js";
+import { examples, method, model, MOST, readsClass, state, toggle, told } from "/state.js";
+
+const TALLEST = 230; // pixels of a field that grows with its text
+const at = (id) => document.getElementById(id);
+const radios = (name) => document.querySelectorAll(`[name=${name}]`);
+
+// What the controls say is what the state is; `refresh` asks the server again.
+export function showControls(refresh) {
+  const two = state.other !== null;
+  at("text").value = state.text;
+  at("other").value = state.other ?? "";
+  at("second").hidden = !two;
+  at("compare").textContent = two ? "One text" : "Compare two texts";
+  at("compare").setAttribute("aria-pressed", String(two));
+  at("models").hidden = told.models.length < 2;
+  at("model").value = state.model;
+  at("places").hidden = ["sequence", "encoder"].includes(model().kind);
+  at("position").value = state.position ?? "";
+  for (const name of ["unit", "since"]) for (const radio of radios(name)) radio.checked = radio.value === state[name];
+  showExamples(refresh);
+  showMethods(refresh);
+  showClasses();
+  for (const field of [at("text"), at("other")]) grow(field);
+}
+
+export function grow(field) {
+  field.style.height = "auto";
+  field.style.height = `${Math.min(field.scrollHeight + 2, TALLEST)}px`;
+}
+
+function showExamples(refresh) {
+  const take = (text) => () => {
+    Object.assign(state, { text, place: null, target: null });
+    showControls(refresh);
+    refresh();
+  };
+  const buttons = examples().map((text) => element("button", { type: "button", text, onclick: take(text) }));
+  at("examples").replaceChildren(...buttons);
+}
+
+function showMethods(refresh) {
+  at("methods-chosen").textContent = state.methods.join(", ");
+  const offered = told.methods.filter((one) => model().methods.includes(one.name));
+  const group = (title, some) => [element("p", { class: "title", text: title }), ...some.map(option)];
+  const option = (one) => {
+    const on = state.methods.some((spec) => method(spec) === one);
+    const fixed = on ? state.methods.length === 1 : state.methods.length >= MOST;
+    const box = element("input", { type: "checkbox", value: one.name, checked: on, disabled: fixed });
+    box.addEventListener("change", () => {
+      toggle(one.name, box.checked);
+      showMethods(refresh);
+      at("methods").querySelector(`[value="${one.name}"]`).focus();
+      refresh();
+    });
+    const what = one.what.replace(/^[^:]*: (.)/, (_, first) => first.toUpperCase()); // without its name
+    const about = element("span", {}, element("b", { text: one.name }), element("small", { text: what }));
+    return element("label", { class: "option" }, box, about);
+  };
+  at("methods")
+    .querySelector(".panel")
+    .replaceChildren(
+      element("p", { class: "faint", text: `Choose up to ${MOST}.` }),
+      ...group(
+        "How the input is mixed",
+        offered.filter((one) => !one.classes),
+      ),
+      ...group(
+        "What speaks for and against a class",
+        offered.filter((one) => one.classes),
+      ),
+    );
+}
+
+export function showClasses() {
+  const named = model().labels.map((label, index) => ({ label, index }));
+  const offered = named.length ? named : classesShown();
+  const options = offered.map(({ label, index }) => element("option", { value: index, text: quoted(label) }));
+  at("class").replaceChildren(element("option", { value: "", text: "as predicted" }), ...options);
+  at("class").value = offered.some((one) => one.index === state.target) ? String(state.target) : "";
+  at("class").disabled = !readsClass();
+  at("classes").hidden = !offered.length;
+  at("class-hint").hidden = readsClass() || !offered.length;
+  const verb = state.methods.length > 1 ? "show" : "shows";
+  at("class-hint").textContent =
+    `${state.methods.join(" and ")} ${verb} the same for every class: add absence or linear to switch it.`;
+}

@@ -1,0 +1,86 @@
+// What the page shows, and the part of it that a link keeps: everything behind # in the address.
+
+export const MOST = 4; // methods at once
+const EXAMPLES = {
+  sequence: () => [
+    "A gorgeous, witty, seductive movie.",
+    "The acting is superb, but the plot is a tedious mess.",
+    "It is not a bad film at all.",
+    "I wanted to love it, and I almost did until the dreadful ending.",
+  ],
+  masked: (mask) => [`The film was ${mask}.`],
+  causal: () => ["The keys to the cabinet"],
+  token: () => ["Marie Curie worked in Paris."],
+};
+const START = {
+  model: null,
+  text: EXAMPLES.sequence()[1],
+  other: null, // the text to compare with
+  methods: ["alti", "absence"],
+  target: null, // null: the predicted class
+  position: null,
+  unit: "words",
+  panel: 0, // which of two texts was clicked
+  place: null, // which of its tokens; null: the one that the prediction is read from
+  layer: null, // null: the last
+  since: "input",
+  threshold: null, // in per cent; null: what suits the length
+};
+const COUNTS = ["target", "position", "panel", "place", "layer", "threshold"];
+
+export const state = { ...START };
+export const told = { models: [], methods: [] }; // what GET /api/models said
+
+const nameOf = (spec) => spec.split(":")[0]; // alti:p=2 is alti
+export const model = () => told.models.find((one) => one.name === state.model);
+export const method = (spec) => told.methods.find((one) => one.name === nameOf(spec));
+export const texts = () => (state.other === null ? [state.text] : [state.text, state.other]);
+export const examples = () => (EXAMPLES[model().kind] ?? EXAMPLES.sequence)(model().mask);
+export const readsClass = () => state.methods.some((spec) => method(spec).classes);
+
+export function questionOf(text) {
+  const { model, methods, target, position } = state;
+  return { model, text, methods, target: readsClass() ? target : null, position };
+}
+
+export function remember() {
+  const kept = new URLSearchParams();
+  for (const [name, value] of Object.entries(state)) {
+    const usual = value === null || String(value) === String(START[name]);
+    if (!usual || name === "text") kept.set(name, value);
+  }
+  history.replaceState(null, "", `#${kept}`);
+}
+
+// Whatever stands in the address, the state that comes out can be shown.
+export function recall() {
+  const kept = new URLSearchParams(location.hash.slice(1));
+  Object.assign(state, START);
+  for (const [name, value] of kept) {
+    if (name === "methods") state.methods = value.split(",");
+    else if (COUNTS.includes(name)) state[name] = /^\d{1,9}$/.test(value) ? Number(value) : START[name];
+    else if (Object.hasOwn(START, name)) state[name] = value;
+  }
+  if (!model()) state.model = told.models[0].name;
+  if (!["words", "tokens"].includes(state.unit)) state.unit = START.unit;
+  if (!["input", "layer"].includes(state.since)) state.since = START.since;
+  if (state.threshold !== null) state.threshold = Math.min(50, Math.max(1, state.threshold));
+  if (state.panel > 1 || state.other === null) state.panel = 0;
+  fit(kept.has("text"));
+}
+
+// Another model has other methods, and may read another kind of text.
+export function fit(keepsText) {
+  const offered = state.methods.filter((spec) => model().methods.includes(nameOf(spec)));
+  state.methods = offered.length ? offered.slice(0, MOST) : ["alti"];
+  const known = Object.values(EXAMPLES).flatMap((made) => made(model().mask));
+  if (!keepsText && known.includes(state.text) && !examples().includes(state.text)) state.text = examples()[0];
+  if (model().kind === "token") state.position ??= 1;
+}
+
+export function toggle(name, on) {
+  const order = told.methods.map((one) => one.name);
+  const rest = state.methods.filter((spec) => nameOf(spec) !== name);
+  state.methods = on ? [...rest, name] : rest;
+  state.methods.sort((a, b) => order.indexOf(nameOf(a)) - order.indexOf(nameOf(b)));
+}

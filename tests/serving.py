@@ -1,0 +1,33 @@
+"""A server in a thread of the tests."""
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+
+from alti.web.app import create
+from alti.web.serving import server
+from alti.web.settings import Settings
+from alti.web.worker import Worker
+
+
+@contextmanager
+def running(*folders: Path) -> Iterator[str]:
+    """Its worker computes with one thread, as the tests do, so that numbers can be compared to the last bit."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    settings = Settings((None, *map(str, folders)), device="cpu")
+    worker = Worker(settings)
+    http = server(create(worker, worker.load(), settings))
+    listening = socket.create_server(("127.0.0.1", 0))
+    thread = Thread(target=http.run, args=([listening],))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        http.should_exit = True
+        thread.join()
+        listening.close()
+        worker.stop()
+        del os.environ["OMP_NUM_THREADS"]

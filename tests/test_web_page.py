@@ -1,0 +1,309 @@
+"""The page in a browser: what a user does, and what a hostile text cannot do."""
+
+import json
+from urllib.parse import quote
+
+import pytest
+
+import alti
+
+from browser import CHROMIUM, Browser
+
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine"),
+    pytest.mark.xdist_group("web"),  # one server and one browser
+]
+
+TEXT = "The acting is superb, but the plot is a tedious mess."
+READY = "!!document.querySelector('.result') && !document.body.hasAttribute('aria-busy')"
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory):
+    browser = Browser(tmp_path_factory.mktemp("chromium"))
+    yield browser
+    browser.close()
+
+
+@pytest.fixture
+def blank(chromium, server):
+    """A browser that has opened nothing yet; nothing may go wrong in its console."""
+    chromium.problems.clear()
+    chromium.server = server
+    chromium.size(1280, 900)
+    yield chromium
+    assert chromium.problems == []
+
+
+@pytest.fixture
+def page(blank):
+    """The page as it opens."""
+    show(blank)
+    return blank
+
+
+@pytest.fixture(scope="module")
+def model():
+    return alti.load(device="cpu")
+
+
+def show(page, **view):
+    page.open(f"{page.server}/#" + "&".join(f"{name}={quote(str(value))}" for name, value in view.items()))
+    page.wait(READY)
+
+
+def write(page, text, field="text"):
+    """Type over what is there, and wait for the explanation."""
+    page.run(f"document.querySelector('#{field}').focus(), document.querySelector('#{field}').select()")
+    page.type(text)
+    page.wait(
+        f"{READY} && [...document.querySelectorAll('.result .alti-text')].some(p => "
+        f"p.textContent.includes({json.dumps(text)}))"
+    )
+
+
+def scores(page, method="alti", panel=0):
+    """The words of a row with the scores that it shows."""
+    spans = f".result:nth-child({panel + 1}) [data-method={method}] [data-score]"
+    code = f"[...document.querySelectorAll('{spans}')].map(span => [span.textContent, span.dataset.score])"
+    return [(word, float(score.replace("−", "-"))) for word, score in page.run(code)]
+
+
+def same(shown, found):
+    wanted = found.words()
+    assert [word for word, _ in shown] == list(wanted.tokens)
+    assert [score for _, score in shown] == pytest.approx(wanted.scores.tolist(), abs=6e-4)
+
+
+def test_it_opens_with_an_explained_example(page, model):
+    text = page.run("document.querySelector('#text').value")
+    same(scores(page), model.explain(text))
+    same(scores(page, "absence"), model.explain(text, method="absence"))
+    assert page.run("document.querySelector('.alti-says strong').textContent") == "negative"
+    assert page.run("document.querySelector('#mixing-title').textContent") == "What [CLS] is made of"
+    assert page.run("document.querySelectorAll('#flow .edge.strong').length") > 5
+
+
+def test_typing_explains(page, model):
+    write(page, "A gorgeous and clever film")
+    same(scores(page), model.explain("A gorgeous and clever film"))
+    assert page.run("document.querySelector('.alti-says strong').textContent") == "positive"
+
+
+def test_one_to_four_methods(page, model):
+    page.click("#methods summary")
+    for name in ("linear", "norms"):
+        page.click(f"#methods [value={name}]")
+    page.wait(f"{READY} && document.querySelectorAll('.alti-row').length === 4")
+    same(scores(page, "linear"), model.explain(TEXT, method="linear"))
+    left = "[...document.querySelectorAll('#methods input')].filter(box => !box.disabled).map(box => box.value)"
+    assert page.run(left) == ["alti", "norms", "linear", "absence"]
+    page.key("Escape")
+    assert page.run("document.querySelector('#methods').open") is False
+
+
+def mixed(page):
+    return page.run("[...document.querySelectorAll('#mixed [data-score]')].map(s => Number(s.dataset.score))")
+
+
+def test_click_a_token_and_move_the_slider(blank, model):
+    show(blank, text=TEXT, unit="tokens", methods="alti")
+    found = model.explain(TEXT)
+    place = found.tokens.index("plot")
+    blank.click(f".result [data-place='{place}']")
+    assert blank.run("document.querySelector('#mixing-title').textContent") == "What plot is made of"
+    assert mixed(blank) == pytest.approx(found.relevance(5)[place].tolist(), abs=1e-3)
+    blank.run("document.querySelector('#layer').focus()")
+    for _ in range(3):
+        blank.key("ArrowLeft")
+    assert blank.run("document.querySelector('#layer-number').textContent") == "3 of 6"
+    assert blank.run("document.querySelector('#strip tr.on').dataset.layer") == "2"
+    assert mixed(blank) == pytest.approx(found.relevance(2)[place].tolist(), abs=1e-3)
+    blank.click("[name=since][value=layer]")
+    assert mixed(blank) == pytest.approx(found.layers[2][place].tolist(), abs=1e-3)
+    cells = blank.run("document.querySelectorAll('#strip tbody td').length")
+    assert cells == 6 * len(found)
+
+
+def test_words_are_sums_of_sub_words(page, model):
+    found = model.explain(TEXT)
+    page.click("[name=unit][value=tokens]")
+    shown = scores(page)
+    assert [score for _, score in shown] == pytest.approx(found.scores.tolist(), abs=6e-4)
+    page.click("[name=unit][value=words]")
+    same(scores(page), found)
+
+
+def test_the_keyboard_reaches_a_word(page):
+    page.run("document.querySelector('.result [tabindex=\"0\"]').focus()")
+    page.key("ArrowRight")
+    page.key("Enter")
+    assert page.run("document.activeElement.textContent") == "acting"
+    assert page.run("document.activeElement.getAttribute('aria-pressed')") == "true"
+    assert page.run("document.querySelector('#mixing-title').textContent") == "What acting is made of"
+
+
+def test_the_graph_has_a_threshold(blank, model):
+    show(blank, text=TEXT, threshold=10)
+    found = model.explain(TEXT)
+    edges = "document.querySelectorAll('#flow .edge').length"
+    assert blank.run(edges) == pytest.approx(int((found.layers >= 0.1).sum()), abs=2)
+    blank.run("document.querySelector('#threshold').focus()")
+    for _ in range(5):
+        blank.key("ArrowRight")
+    assert blank.run("document.querySelector('#threshold-number').textContent") == "15 %"
+    assert blank.run(edges) == pytest.approx(int((found.layers >= 0.15).sum()), abs=2)
+
+
+CHOOSE = "(s => {{ s.value = '{}'; s.dispatchEvent(new Event('change')) }})(document.querySelector('#{}'))"
+
+
+def test_switch_the_class(page, model):
+    page.run(CHOOSE.format(1, "class"))
+    page.wait(f"{READY} && document.querySelector('.alti-says strong').textContent === 'positive'")
+    same(scores(page, "absence"), model.explain(TEXT, method="absence", target="positive"))
+    show(page, text=TEXT, methods="alti")
+    assert page.run("document.querySelector('#class').disabled") is True
+    assert "same for every class" in page.run("document.querySelector('#class-hint').textContent")
+
+
+def test_another_model(page):
+    page.run(CHOOSE.format("tiny-bert", "model"))
+    page.wait(f"{READY} && document.querySelector('#layer').max === '3'")
+
+
+def test_compare_two_texts(page, model):
+    page.click("#compare")
+    write(page, "It is not bad", "other")
+    assert page.run("document.querySelectorAll('.result').length") == 2
+    same(scores(page, panel=1), model.explain("It is not bad"))
+    page.click(".result:nth-child(2) [data-place='3']")
+    assert page.run("document.querySelector('#mixing-title').textContent") == "What not is made of"
+    page.click("#compare")
+    page.wait(f"{READY} && document.querySelectorAll('.result').length === 1")
+
+
+SEEN = """[document.querySelector('#text').value, document.querySelector('#other').value,
+    document.querySelector('#results').innerText, document.querySelector('#mixing-title').textContent,
+    document.querySelector('#mixed').innerText, document.querySelector('#layer').value,
+    document.querySelector('#threshold').value, document.querySelector('#flow').innerHTML]"""
+
+
+def test_a_link_restores_the_view(page):
+    write(page, "Clever & witty = 100% #fun? 😍")
+    page.click("#compare")
+    write(page, "Dull + slow", "other")
+    page.click("[name=unit][value=tokens]")
+    page.click(".result:nth-child(2) [data-place='1']")
+    page.run(CHOOSE.format(0, "class"))
+    page.wait(f"{READY} && document.querySelector('.alti-says strong').textContent === 'negative'")
+    for name in ("layer", "threshold"):
+        page.run(f"document.querySelector('#{name}').focus()")
+        page.key("ArrowLeft")
+    seen, link = page.run(SEEN), page.run("location.href")
+    page.open("about:blank")
+    page.open(link)
+    page.wait(READY)
+    assert page.run(SEEN) == seen
+    assert page.run("document.querySelector('#class').value") == "0"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<script>document.body.dataset.owned = 1</script> a good film",
+        '<img src=x onerror="document.body.dataset.owned = 1"> & \'quoted\' "film"',
+        "</textarea></p><style>*{display:none}</style> film",
+        "هذا فيلم رائع جدا ومضحك",
+        "סרט נהדר with English",
+        "Loved it 😍👨‍👩‍👧 🎉",
+        "这部电影非常好看，演员很棒。",
+        "\u202eevil\u202c \u0000\u001b[31m film",
+    ],
+)
+def test_any_text_is_only_text(blank, model, text):
+    show(blank, text=text)
+    shown = blank.run("document.querySelector('.result .alti-text').textContent")
+    assert shown == model.explain(text).text.replace("\0", "␀").replace("\x1b", "␛")
+    assert blank.run("document.body.dataset.owned") is None
+    assert blank.run("document.querySelectorAll('main script, main style, .result img').length") == 0
+    rtl = "\u0590" <= text[0] <= "\u06ff"
+    direction = "getComputedStyle(document.querySelector('.result .alti-text')).direction"
+    assert blank.run(direction) == ("rtl" if rtl else "ltr")
+
+
+def test_a_label_is_only_text(blank):
+    """The tiny model's labels are elements: none may become one."""
+    show(blank, model="tiny-bert", text="A clever film", methods="alti,linear", target=0)
+    assert blank.run("document.querySelector('.alti-says strong').textContent").startswith("<img src=x")
+    assert blank.run("document.querySelector('#class').options[2].text") == "</option><b>bold</b>"
+    assert blank.run("document.querySelectorAll('main img, main .result b').length") == 0
+    assert blank.run("document.body.dataset.owned") is None
+
+
+def test_a_link_cannot_do_harm(blank):
+    blank.open(
+        f"{blank.server}/#model=../etc&methods=magic,%3Cb%3E&target=x&layer=-1&threshold=9999&unit=%3Cb%3E&place=99999"
+    )
+    blank.wait(READY)
+    assert blank.run("document.querySelector('#error').hidden") is True
+
+
+def test_what_goes_wrong_is_one_sentence(page):
+    page.run("document.querySelector('#text').select()")
+    page.type("word " * 600)
+    page.wait("!document.querySelector('#error').hidden")
+    assert "longer than the 512 tokens" in page.run("document.querySelector('#error').textContent")
+    write(page, "A good film")
+    assert page.run("document.querySelector('#error').hidden") is True
+    assert page.problems == ["Failed to load resource: the server responded with a status of 400 (Bad Request)"]
+    page.problems.clear()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_long_text_stays_readable(blank, width):
+    text = "Nobody expected the second half to drag quite so badly, did they? " * 28
+    blank.size(width, 800)
+    show(blank, text=text.strip(), methods="alti,absence", unit="tokens")
+    assert blank.run("document.querySelectorAll('#strip thead th').length") > 390
+    assert blank.run("document.documentElement.scrollWidth") <= width
+    assert blank.run("parseFloat(getComputedStyle(document.querySelector('.result .alti-text')).fontSize)") >= 16
+    assert blank.run("document.querySelector('#flow').scrollWidth > document.querySelector('#flow').clientWidth")
+
+
+def test_exports(page, model):
+    """What is copied is what the library makes."""
+    page.send("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
+    page.click("#keep summary")
+    found = [model.explain(TEXT, method=method, layers=False) for method in ("alti", "absence")]
+    for kind, wanted in (("HTML", alti.html.page(found)), ("LaTeX", alti.latex.document(found))):
+        page.run("document.querySelector('#keep').open = true")
+        page.click(f"[aria-label='Copy as {kind}']")
+        page.wait(f"document.querySelector('#toast').textContent === '{kind} copied.'")
+        assert page.run("navigator.clipboard.readText()") == wanted
+    page.run("document.querySelector('#keep').open = true")
+    page.click("[aria-label='Copy as JSON']")
+    page.wait("document.querySelector('#toast').textContent === 'JSON copied.'")
+    copied = json.loads(page.run("navigator.clipboard.readText()"))
+    assert copied == json.loads(json.dumps([one.to_dict() for one in found]))
+    size = "import('/picture.js').then(m => m.picture(document.querySelector('#results'))).then(createImageBitmap)"
+    width, height, room = page.run(
+        f"{size}.then(i => [i.width, i.height, document.querySelector('#results').clientWidth])"
+    )
+    assert (width, height > 200) == (2 * room, True)
+    page.run("document.querySelector('#keep').open = true")
+    page.click("[aria-label='Copy as Image']")
+    page.wait("document.querySelector('#toast').textContent === 'Image copied.'")
+
+
+def test_light_and_dark(page):
+    ground = "getComputedStyle(document.querySelector('.card')).backgroundColor"
+    light = page.run(ground)
+    page.click("#theme")
+    dark = page.run(ground)
+    assert light != dark
+    show(page)
+    assert page.run(ground) == dark
+    page.click("#theme")
+    assert page.run(ground) == light
+    page.run("localStorage.clear()")
