@@ -22,7 +22,8 @@ LARGEST_TEST = 5000
 
 
 def sst2(rows: list[Row]) -> list[Row]:
-    return [_row(row["text"], NAMES[row["label"]], row["split"]) for row in rows]
+    found = [_row(row["text"], NAMES[row["label"]], row["split"]) for row in rows]
+    return found if any(row["split"] == "validation" for row in found) else _held_out(found)
 
 
 def imdb(rows: list[Row]) -> list[Row]:
@@ -80,15 +81,15 @@ def _folder(source: Path, name: str) -> list[Row]:
     return parquet.read_table(source / name / "data.parquet").to_pylist()
 
 
-def _hub(name: str, text: str = "text", validation: str | None = None) -> list[Row]:
+def _hub(name: str, text: str = "text", splits: dict[str, str] | None = None) -> list[Row]:
+    """The rows of a data set of the hub; `splits` says which of its splits are our train and test."""
     import datasets
 
-    splits = datasets.load_dataset(*name.split(":"))
-    named = {"train": "train", "test": "test"} | ({"validation": validation} if validation else {})
+    found = datasets.load_dataset(*name.split(":"))
     return [
         {"text": row[text], "label": row["label"], "split": ours}
-        for ours, theirs in named.items()
-        for row in splits[theirs]
+        for ours, theirs in (splits or {"train": "train", "test": "test"}).items()
+        for row in found[theirs]
     ]
 
 
@@ -99,11 +100,9 @@ MAKERS: dict[str, tuple[Callable[[list[Row]], list[Row]], str]] = {
     "sva": (sva, "linzen"),
 }
 ON_THE_HUB: dict[str, Callable[[], list[Row]]] = {
-    "sst2": lambda: [
-        row | {"split": {"validation": "test"}.get(row["split"], row["split"])}  # GLUE hides the labels of its test
-        for row in _hub("nyu-mll/glue:sst2", "sentence", "validation")
-        if row["split"] != "test"
-    ],
+    "sst2": lambda: _hub(
+        "nyu-mll/glue:sst2", "sentence", {"train": "train", "test": "validation"}
+    ),  # its test is hidden
     "imdb": lambda: _hub("stanfordnlp/imdb"),
     "yelp": lambda: _hub("fancyzhx/yelp_polarity"),
 }

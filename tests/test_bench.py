@@ -6,14 +6,15 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 import alti
 from alti.bench import PAPER, Plan, curves, default_methods, load_rows, parsed, run, summary, work
-from alti.data import Example
-from alti.judging import BY_SIZE, Judge
+from alti.data import Example, read
+from alti.judging import BY_SIZE, Judge, _plausibility
 from alti.metrics import comprehensiveness, probability_drop, sufficiency, token_f1
 from alti.predicting import Predictor, batches
 
@@ -374,6 +375,9 @@ def test_metrics_take_options(plan, model, tmp_path):
         ("aopc:beam=3", "aopc has no option 'beam': it takes none"),
         ("probability_drop:step=1", "it takes steps, envelope"),
         ("token_f1:k=2", "it takes none"),
+        ("probability_drop:steps=abc", "takes steps as int, like 30, not 'abc'"),
+        ("comprehensiveness:envelope=maybe", "takes envelope as bool"),
+        ("comprehensiveness:bins=0.5", "takes bins as tuple"),
     ):
         with pytest.raises(alti.UsageError, match=match):
             replace(plan, metrics=(wrong,), rationale="r")
@@ -384,3 +388,26 @@ def test_default_methods_are_those_that_the_family_can():
     bert = alti.Model(tiny.speaking("bert", "AutoModelForSequenceClassification"), tiny.tokenizer())
     assert set(PAPER) - set(default_methods(gpt)) == {"globenc", "alti_ln2"}
     assert default_methods(bert) == PAPER
+
+
+def test_a_rationale_beside_a_mask_token_of_the_data(tmp_path):
+    model = alti.Model(tiny.speaking("bert", "AutoModelForTokenClassification"), tiny.tokenizer())
+    text = "The keys ***mask*** on the table"
+    file = tmp_path / "data.jsonl"
+    file.write_text(json.dumps({"text": text, "rationale": [0, 0, 0, 0, 0, 1]}) + "\n")
+    judge = Judge(model, Plan("tiny", str(file), ("alti",), mask_token="***mask***").setting())
+    (found,), _ = judge._texts(list(read(file, rationale="rationale")))
+    last = found.task.encoded.text.index("table")
+    scores = torch.tensor([float(start >= last) for start, _ in found.task.encoded.offsets])
+    assert _plausibility("average_precision", found, scores, "") == 1.0
+
+
+def test_one_run_at_a_time_writes_a_file(plan, model, tmp_path):
+    first = run(plan, model, tmp_path / "rows.jsonl")
+    next(first)
+    with pytest.raises(alti.UsageError, match="another run is writing"):
+        next(run(plan, model, tmp_path / "rows.jsonl"))
+    rest = list(first)
+    assert rest[-1].texts == len(TEXTS)
+    with pytest.raises(alti.UsageError, match="cannot be written"):
+        next(run(plan, model, Path("/dev/null")))

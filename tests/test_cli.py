@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -361,3 +362,40 @@ def test_train(run, tmp_path):
     assert alti.load(tmp_path / "out").explain("a bad film").label in ("0", "1")
     code, _, err = run("train", tmp_path / "checkpoint", tmp_path / "out", "--data", data, "--task", "tokens")
     assert (code, "choose text or mask" in err) == (2, True)
+
+
+def test_a_reader_who_leaves_is_no_failure(tmp_path):
+    file = tmp_path / "texts.txt"
+    file.write_text("\ufeffA clever film\nA dull film\n", encoding="utf-8")
+    page = tmp_path / "page.html"
+    command = f"{sys.executable} -m alti explain --file {file} --json --html {page} --batch-size 1"
+    script = f"set -o pipefail; {command} | head -c 1"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=120)
+    assert done.returncode in (0, 141)
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
+    assert page.is_file()  # what was computed is not lost
+
+
+def test_a_full_disk_is_one_sentence():
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full here")  # only Linux has it
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "alti", "families"], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 1
+    assert done.stderr == "alti: the output could not be written: No space left on device\n"
+
+
+def test_no_text_is_a_failure(run, folder, tmp_path):
+    code, out, err = run("explain", "-", "-m", folder, "--html", tmp_path / "page.html", stdin="\n")
+    assert (code, out) == (1, "")
+    assert "standard input has no text: give one a line" in err
+
+
+def test_the_embedded_model_has_a_name(run):
+    assert run("check", "default")[0] == 0
+    code, _, err = run("explain", "hi", "--model", "")
+    assert code == 2
+    assert "the name of the model is empty" in err

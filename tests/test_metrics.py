@@ -83,7 +83,7 @@ def test_probability_drop_by_hand():
 
 
 def test_mean_of_curves_of_different_length():
-    assert mean_curve([[1.0, 0.5], [0.8, 0.3, 0.1], [0.6]]) == (pytest.approx([0.8, 0.4, 0.1]), [3, 2, 1])
+    assert mean_curve([[1.0, 0.5], [0.8, 0.3, 0.1], [0.6]]) == (pytest.approx([0.8, 1.4 / 3, 0.4]), [3, 2, 1])
     assert mean_curve([]) == ([], [])
 
 

@@ -1,5 +1,6 @@
 """What is explained: the position a head reads, labels, probabilities, and clear words where there is no answer."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -292,3 +293,13 @@ def test_a_subclass_keeps_its_head():
 
     model = MyClassifier(model_of("bert").model.config).double().eval()
     assert alti.explain(model, tiny.tokenizer(), TEXT).label in ("LABEL_0", "LABEL_1")
+
+
+def test_a_target_that_changes_nothing_is_told():
+    model = alti.Model(tiny.speaking("bert", "AutoModelForSequenceClassification"), tiny.tokenizer())
+    with pytest.warns(UserWarning, match="the same for every target: for 1 alone use absence"):
+        model.explain("A clever blend", target=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.explain("A clever blend", target=1, method="linear")
+        model.explain("A clever blend")

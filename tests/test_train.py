@@ -118,3 +118,56 @@ def test_nothing_is_printed(checkpoint, data, tmp_path, capsys):
 def test_a_checkpoint_that_is_not_there(data, tmp_path):
     with pytest.raises(alti.LoadError, match="could not be loaded"):
         train(recipe(str(tmp_path / "nothing"), data), tmp_path)
+
+
+def test_a_folder_is_of_one_recipe(checkpoint, data, tmp_path):
+    class Stop(Exception):
+        pass
+
+    def stop(step, steps):
+        if step == 9:
+            raise Stop
+
+    short = recipe(checkpoint, data, epochs=1)
+    with pytest.raises(Stop):
+        train(short, tmp_path, watch=stop)
+    with pytest.raises(alti.UsageError, match=r"is of another run \(rate = 0.002\)"):
+        train(recipe(checkpoint, data, epochs=1, rate=0.5), tmp_path)
+    whole, *_ = (tmp_path / "steps").glob("checkpoint-*")
+    (tmp_path / "steps" / "checkpoint-99").mkdir()  # half a state, of a run that was killed
+    seen = []
+    card = train(short, tmp_path, watch=lambda step, _: seen.append(step))
+    assert seen[0] == int(whole.name.rpartition("-")[2]) + 1
+    assert train(short, tmp_path, watch=lambda *_: pytest.fail("trained again")) == card
+    with pytest.raises(alti.UsageError, match=r"another run \(seed = 0\)"):
+        train(recipe(checkpoint, data, epochs=1, seed=7), tmp_path)
+
+
+def test_numbers_keep_their_order_as_labels(checkpoint, tmp_path):
+    file = tmp_path / "many.jsonl"
+    rows = [{"text": f"the film is {WORDS[i % 4]}", "label": i % 12} for i in range(24)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given = recipe(checkpoint, str(file), split=None, validation=None, epochs=0.5)
+    card = train(given, tmp_path / "model", saves=0)
+    assert card["labels"] == [str(i) for i in range(12)]
+    assert card["accuracy"] is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"task": "mask", "mask_token": None}, r"has exactly one \[MASK\], which task = 'mask' reads"),
+        ({"first": 0}, "first = 0 trains nothing"),
+    ],
+)
+def test_what_cannot_be_trained(checkpoint, data, tmp_path, change, message):
+    with pytest.raises(alti.UsageError, match=message):
+        train(recipe(checkpoint, data, **change), tmp_path)
+
+
+def test_a_folder_that_cannot_be(checkpoint, data, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(alti.UsageError, match="cannot be made a folder"):
+        train(recipe(checkpoint, data), tmp_path / "file")
+    with pytest.raises(alti.UsageError, match="saves = -1"):
+        train(recipe(checkpoint, data), tmp_path, saves=-1)

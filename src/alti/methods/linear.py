@@ -39,7 +39,7 @@ def absence(
     response: float = 0.1,
     messages: float = 0.5,
 ) -> Scores:
-    """Absence: what speaks for the class and would leave with the token; signed, the most faithful here.
+    """Absence: what speaks for the class and would leave with the token; signed, the first choice for one class.
 
     Two views of a missing token, each divided by its ℓ1 norm: its vector's effect, what attention carries counting
     `value` and what attention answers counting `response`; and, `messages` times, all that it sent, replaced by what

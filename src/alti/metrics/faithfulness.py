@@ -84,11 +84,14 @@ def probability_drop(
 
 
 def mean_curve(curves: Iterable[Sequence[float]]) -> tuple[list[float], list[int]]:
-    """The mean of probability-drop curves at each step over the texts that are so long, and how many these are."""
-    curves = list(curves)
+    """The mean of probability-drop curves at each step, and how many texts are still so long.
+
+    A text that has run out of tokens stays at its last probability, so that the mean is of the same texts all along.
+    """
+    curves = [curve for curve in curves if len(curve)]
     longest = max(map(len, curves), default=0)
-    steps = [[curve[k] for curve in curves if k < len(curve)] for k in range(longest)]
-    return [fmean(step) for step in steps], [len(step) for step in steps]
+    means = [fmean(curve[min(k, len(curve) - 1)] for curve in curves) for k in range(longest)]
+    return means, [sum(len(curve) > k for curve in curves) for k in range(longest)]
 
 
 @metric
