@@ -219,3 +219,11 @@ def test_a_text_without_words(tmp_path):
     assert str(found) == "negative (p = 0.750) · alti"
     found.words().save(tmp_path / "empty")
     assert len(alti.Attribution.load(tmp_path / "empty")) == 0
+
+
+def test_a_mask_in_the_text_is_no_part_of_a_word():
+    model = alti.Model(tiny.speaking("bert", "AutoModelForMaskedLM"), tiny.tokenizer())
+    found = model.explain("The film is [MASK].")
+    assert found.words().tokens == ("The", "film", "is", ".")
+    with pytest.raises(alti.UsageError, match="text is NoneType, expected a str"):
+        model.explain(None)

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from alti._errors import LoadError, UsageError
 from alti.mixing import rollout
-from alti.pieces import spans
-from alti.words import group
+from alti.pieces import words_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -79,7 +78,7 @@ class Attribution:
             (segment, span, members)
             for segment, text in enumerate((self.text, self.text_pair))
             if text is not None
-            for span, members in group(text, spans(self, segment))
+            for span, members in words_of(self, segment, text)
         ]
         texts = (self.text, self.text_pair or "")
         scores = [self.scores[members].sum() for _, _, members in words]

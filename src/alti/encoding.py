@@ -57,7 +57,7 @@ class Encoder:
     def encode(self, text: str, text_pair: str | None = None, *, truncate: bool = False) -> Encoded:
         """Tokenize one text or pair; what the model cannot take is refused, or cut with truncate=True."""
         for name, given in (("text", text), ("text_pair", text_pair)):
-            if given is not None and not isinstance(given, str):
+            if not isinstance(given, str) and (given is not None or name == "text"):
                 raise UsageError(f"{name} is {type(given).__name__}, expected a str: for several texts use explain_all")
             if given is not None and not given.strip():
                 raise UsageError(f"{name} is empty: give at least one word")

@@ -33,15 +33,16 @@ def passages(found: "Attribution", *, words: bool = True) -> list[list[Piece]]:
     texts = (found.text,) if found.text_pair is None else (found.text, found.text_pair)
     made = []
     for segment, text in enumerate(texts):
-        parts = group(text, spans(found, segment)) if words else _tokens(found, segment, text)
+        parts = words_of(found, segment, text) if words else _tokens(found, segment, text)
         made.append(list(_filled(found, text, parts)))
     return made
 
 
-def spans(found: "Attribution", segment: int) -> dict[int, Span]:
-    """The tokens that belong to words of one text, with their characters."""
-    owners = enumerate(_owners(found))
-    return {i: found.offsets[i] for i, owner in owners if owner == segment and not bool(found.special[i])}
+def words_of(found: "Attribution", segment: int, text: str) -> list[tuple[Span, list[int]]]:
+    """The words of one text, each with its characters and its tokens; special tokens are no words."""
+    own = [i for i, owner in enumerate(_owners(found)) if owner == segment]
+    tokens = {i: found.offsets[i] for i in own if not bool(found.special[i])}
+    return group(text, tokens, [found.offsets[i] for i in own if i not in tokens])
 
 
 def _owners(found: "Attribution") -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 Span = tuple[int, int]
 
@@ -15,9 +15,15 @@ _UNSPACED = (  # Thai and Lao, Burmese, Khmer, kana and Chinese characters: no s
 _WORD = re.compile(r"u|[ld](?:[ldj]|a(?=[ld])|(?<=d)o(?=d))*|[aopj]+")
 
 
-def group(text: str, tokens: Mapping[int, Span]) -> list[tuple[Span, list[int]]]:
-    """Each word's characters and its tokens, in the order of the text; words that share a token are one word."""
-    words = [match.span() for match in _WORD.finditer("".join(map(_kind, text)))]
+def group(text: str, tokens: Mapping[int, Span], special: Iterable[Span] = ()) -> list[tuple[Span, list[int]]]:
+    """Each word's characters and its tokens, in the order of the text; words that share a token are one word.
+
+    `special` are the characters of special tokens in the text, like [MASK]: they belong to no word.
+    """
+    kinds = [_kind(character) for character in text]
+    for start, end in special:
+        kinds[start:end] = " " * (end - start)
+    words = [match.span() for match in _WORD.finditer("".join(kinds))]
     spans = {i: stripped(text, span) for i, span in tokens.items()}
     pieces = [(*span, None) for span in words] + [(*span, i) for i, span in spans.items()]
     found: list[tuple[Span, list[int]]] = []
