@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 import sys
 import warnings
 from collections.abc import Iterator
@@ -376,13 +377,12 @@ def _options(method: str, given: list[str]) -> dict[str, Any]:
 
 
 def _load(model: str | None, device: str, dtype: str | None) -> "Model":
-    from huggingface_hub.utils import logging as hub
     from transformers.utils.logging import disable_progress_bar
 
     from alti import load
 
     disable_progress_bar()
-    hub.set_verbosity_error()  # it would tell each of its retries; what fails is told once
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # each retry is a warning; what fails is told once
     return load(model, device=device, dtype=dtype)
 
 
