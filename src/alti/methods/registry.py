@@ -115,8 +115,8 @@ def validate_options(what: str, options: dict[str, Any], own: dict[str, Any]) ->
 
 
 def reads_class(name: str) -> bool:
-    """Whether a method explains one class: those that draw maps of the layers say the same of every class."""
-    return "layers" not in options_of(name)
+    """Whether a method explains one class: those that draw maps of the layers say the same of every class, and chance."""
+    return "layers" not in options_of(name) and name != "random"
 
 
 def read_options(given: Iterable[str]) -> dict[str, Any]:

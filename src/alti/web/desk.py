@@ -12,7 +12,7 @@ from alti._errors import AltiError, UsageError
 from alti.attribution import Attribution
 from alti.bench import default_methods, parsed
 from alti.loading import load
-from alti.methods import METHODS, options_of, summary_of, validate
+from alti.methods import METHODS, options_of, reads_class, summary_of, validate
 from alti.model import Model, Request
 from alti.outputs import kind_of, logits_of, probabilities
 from alti.pieces import passages, visible
@@ -42,7 +42,7 @@ class Desk:
         return {
             "models": [_described(name, model, self.limits.tokens) for name, model in self.models.items()],
             "methods": [
-                {"name": name, "what": summary_of(name), "classes": _reads_class(name), "options": _own(name)}
+                {"name": name, "what": summary_of(name), "classes": reads_class(name), "options": _own(name)}
                 for name in METHODS
             ],
         }
@@ -138,12 +138,7 @@ def _described(name: str, model: Model, tokens: int) -> dict[str, Any]:
 
 
 def _predicts(model: Model, method: str) -> bool:
-    return model.head.kind != "encoder" or not _reads_class(method)
-
-
-def _reads_class(method: str) -> bool:
-    """Whether another class gives other scores: methods with maps of layers follow the mixing, whatever the class."""
-    return "layers" not in options_of(method) and method != "random"
+    return model.head.kind != "encoder" or not reads_class(method)
 
 
 def _own(method: str) -> dict[str, Any]:
