@@ -115,7 +115,7 @@ def validate_options(what: str, options: dict[str, Any], own: dict[str, Any]) ->
 
 
 def reads_class(name: str) -> bool:
-    """Whether a method explains one class: those that draw maps of the layers say the same of every class, and chance."""
+    """Whether a method explains one class: maps of the layers, and chance, say the same of every class."""
     return "layers" not in options_of(name) and name != "random"
 
 
