@@ -156,7 +156,7 @@ def test_a_bad_line_is_named_and_nothing_is_lost(run, folder):
         (("explain", "hi", "-m", "FOLDER", "--position", "1"), 2, "a sequence classifier reads its own"),
         (("explain", "hi", "-m", "FOLDER", "--device", "tpu"), 2, "device 'tpu' is not there"),
         (("explain", "hi", "-m", "FOLDER", "--no-such-option"), 2, "No such option"),
-        (("explain", "-", "--pair", "x", "-m", "FOLDER"), 2, "--pair goes with one TEXT"),
+        (("explain", "-", "--pair", "x", "-m", "FOLDER"), 2, "go with one TEXT"),
         (("check", "/no/model"), 2, "model '/no/model' does not exist"),
     ],
 )
@@ -399,3 +399,25 @@ def test_the_embedded_model_has_a_name(run):
     code, _, err = run("explain", "hi", "--model", "")
     assert code == 2
     assert "the name of the model is empty" in err
+
+
+@pytest.mark.parametrize("kind", ["tokens", "matrix", "layers", "graph"])
+def test_a_plot(run, folder, tmp_path, kind):
+    file = tmp_path / "picture.svg"
+    code, out, err = run("explain", "A clever blend", "-m", folder, "--plot", file, "--kind", kind)
+    assert (code, out, err) == (0, "", f"alti: {file} written\n")
+    assert file.read_text().startswith("<?xml")
+
+
+def test_a_plot_that_cannot_be(run, folder, tmp_path):
+    for arguments, message in (
+        (("--plot", tmp_path / "picture.txt"), "has no ending of a picture: choose from"),
+        (("--plot", tmp_path / "picture.png", "--kind", "pie"), "--kind pie does not exist: choose from tokens"),
+        (("--plot", tmp_path / "no" / "picture.png"), "cannot be written"),
+    ):
+        code, _, err = run("explain", "hi", "-m", folder, *arguments)
+        assert code == 2
+        assert message in err
+    code, _, err = run("explain", "-", "-m", folder, "--plot", tmp_path / "picture.png", stdin="hi")
+    assert code == 2
+    assert "--plot go with one TEXT" in err

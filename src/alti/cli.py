@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from alti import FAMILIES, AltiError, LoadError, UsageError, __version__
-from alti.console import Lines, bar, save, say, show, silence, table, watched, writable
+from alti.console import Lines, bar, drawing, save, say, show, silence, table, watched, writable
 
 if TYPE_CHECKING:
     from alti import Model
@@ -36,6 +36,7 @@ Dtype = Annotated[str | None, typer.Option(help="float32, bfloat16, …; default
 Bars = Annotated[bool, typer.Option("--bars", help="Show bars, or a table, also where there are colours.")]
 Html = Annotated[Path | None, typer.Option("--html", help="Write a web page instead of printing.")]
 Latex = Annotated[Path | None, typer.Option("--latex", help="Write a LaTeX document instead of printing.")]
+Plot = Annotated[Path | None, typer.Option("--plot", help="Draw into a PNG, SVG or PDF file instead of printing.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 
 
@@ -84,6 +85,8 @@ def explain(
     bars: Bars = False,
     html: Html = None,
     latex: Latex = None,
+    plot: Plot = None,
+    kind: Annotated[str, typer.Option(help="What to --plot: tokens, matrix, layers or graph.")] = "tokens",
     layers: Annotated[bool, typer.Option("--layers", help="With --json: the maps per layer too.")] = False,
     truncate: Annotated[bool, typer.Option("--truncate", help="Cut texts that are too long.")] = False,
     batch_size: Annotated[int, typer.Option(help="Texts per forward pass.")] = 32,
@@ -94,17 +97,20 @@ def explain(
     """Explain a text, or every line of a file: which tokens does the prediction rest on?"""
     if (text is None) == (file is None):
         raise UsageError("give either a TEXT (- for standard input) or --file FILE")
-    writable("--html", html)
-    writable("--latex", latex)
-    asked: dict[str, Any] = {"method": method, "target": target, "position": position, "layers": layers}
+    for name, path in (("--html", html), ("--latex", latex), ("--plot", plot)):
+        writable(name, path)
+    drawn = drawing(plot, kind)
+    asked: dict[str, Any] = {"method": method, "target": target, "position": position}
+    asked["layers"] = layers or (plot is not None and kind != "tokens")
     asked |= {"truncate": truncate, **_options(method, option or [])}
     if text is not None and text != "-":
         found = [_load(model, device, dtype).explain(text, pair, **asked)]
-        show(found[0], as_json, tokens, bars, html or latex)
+        show(found[0], as_json, tokens, bars, html or latex or plot)
         save(found, html, latex, tokens)
+        drawn(found[0], tokens)
         return
-    if pair is not None:
-        raise UsageError("--pair goes with one TEXT, not with the lines of a file")
+    if pair is not None or plot is not None:
+        raise UsageError("--pair and --plot go with one TEXT, not with the lines of a file")
     lines = Lines(file)
     results = _load(model, device, dtype).explain_all(lines, batch_size=batch_size, **asked)
     done, found = 0, []

@@ -83,6 +83,26 @@ def save(found: "list[Attribution]", page: Path | None, document: Path | None, t
         write(document, latex.document(found))
 
 
+def drawing(file: Path | None, kind: str) -> "Callable[[Attribution, bool], None]":
+    """What draws a result into a file; a wrong kind or ending is told before any work is done."""
+    if file is None:
+        return lambda found, tokens: None
+    from alti.attribution import PLOTS
+    from alti.plots import ENDINGS
+
+    if kind not in PLOTS:
+        raise UsageError(f"--kind {kind} does not exist: choose from {', '.join(PLOTS)}")
+    if file.suffix.lower() not in ENDINGS:
+        raise UsageError(f"--plot {file} has no ending of a picture: choose from {', '.join(ENDINGS)}")
+
+    def draw(found: "Attribution", tokens: bool) -> None:
+        figure = found.plot(kind, **({"words": not tokens} if kind == "tokens" else {}))
+        figure.savefig(file, dpi=150)
+        print(f"alti: {file} written", file=sys.stderr)
+
+    return draw
+
+
 def writable(option: str, path: Path | None) -> None:
     """Refuse a file that cannot be written before any work is done for it."""
     if path is None:

@@ -12,9 +12,10 @@ from alti._errors import LoadError
 try:
     from alti.plots.attributions import graph, layers, matrix, tokens
     from alti.plots.benchmarks import agreement, anisotropy, curves, methods
+    from alti.plots.look import ENDINGS
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] != "matplotlib":
         raise
     raise LoadError("alti.plots draws with matplotlib, which is not installed: pip install 'alti[plots]'") from None
 
-__all__ = ["agreement", "anisotropy", "curves", "graph", "layers", "matrix", "methods", "tokens"]
+__all__ = ["ENDINGS", "agreement", "anisotropy", "curves", "graph", "layers", "matrix", "methods", "tokens"]

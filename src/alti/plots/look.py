@@ -21,6 +21,7 @@ Room = tuple[float, float]  # points across and down
 
 INK, MUTED, FAINT = "#262626", "#737373", "#d9d9d9"
 BLUE, VERMILLION = "#0072B2", "#D55E00"
+ENDINGS = tuple(sorted(f".{ending}" for ending in Figure().canvas.get_supported_filetypes()))  # of pictures
 HUES = (BLUE, VERMILLION, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", INK)  # of Okabe and Ito, without yellow
 # White is nothing; then equal steps in CIELAB, the lightness falling from 100 to 20.
 WATER = LinearSegmentedColormap.from_list(
