@@ -4,11 +4,12 @@ python -m reproduction.train gte-small sst2 --seed 0
 """
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
 from alti.train import CARD, Recipe, train
-from reproduction.settings import BACKBONES, BUILD, DATA, RESULTS, data_file, model_name
+from reproduction.settings import BACKBONES, BUILD, DATA, RESULTS, data_file, model_name, write
 
 
 def recipe_of(backbone: str, data: str, seed: int) -> Recipe:
@@ -38,9 +39,12 @@ def main() -> None:
     if not (out / CARD).is_file():  # written last
         card = train(recipe_of(asked.backbone, asked.data, asked.seed), out, saves=asked.saves, watch=_tell)
         print(f"{out}: accuracy {card['accuracy']:.4f}")
-    kept = RESULTS / "cards" / f"{out.name}.json"
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_bytes((out / CARD).read_bytes())
+    card = json.loads((out / CARD).read_text(encoding="utf-8"))
+    named = {
+        "checkpoint": BACKBONES[asked.backbone].checkpoint,
+        "data": asked.data,
+    }  # wherever they lie on this machine
+    write(RESULTS / "cards" / f"{out.name}.json", card | named)
 
 
 def _tell(step: int, steps: int) -> None:

@@ -157,7 +157,7 @@ def _vivid(lightness: float, chroma: float, hue: float) -> str:
 
 
 def _from_oklab(lightness: float, a: float, b: float) -> tuple[float, float, float]:
-    l = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3  # noqa: E741
+    l = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3  # noqa: E741  # its own name
     m = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3
     s = (lightness - 0.0894841775 * a - 1.2914855480 * b) ** 3
     return (

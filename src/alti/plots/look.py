@@ -66,7 +66,7 @@ def axes(ax: Axes | None, width: float, height: float, *, beside: float = 0.0, b
 
 def room(ax: Axes) -> Room:
     """The size of Axes in points."""
-    extent, scale = ax.get_window_extent(), 72 / ax.get_figure(root=True).dpi  # type: ignore[union-attr]
+    extent, scale = ax.get_window_extent(), 72 / ax.get_figure(root=True).dpi  # type: ignore[union-attr]  # drawn Axes have a figure
     return extent.width * scale, extent.height * scale
 
 
