@@ -19,7 +19,7 @@ def running(*folders: Path) -> Iterator[str]:
     os.environ["OMP_NUM_THREADS"] = "1"
     settings = Settings((None, *map(str, folders)), device="cpu")
     worker = Worker(settings)
-    http = server(create(worker, worker.load(), settings))
+    http = server(create(worker, worker.load(), settings), worker)
     listening = socket.create_server(("127.0.0.1", 0))
     thread = Thread(target=http.run, args=([listening],))
     thread.start()

@@ -536,3 +536,9 @@ def test_no_words_at_all():
 def test_a_view_of_words_is_a_view_too():
     assert Page(html.page(made().words())).texts == [TEXTS["plain"]] * 2
     assert render(made().words()) == render(made())
+
+
+def test_nothing_to_show_is_one_sentence():
+    for view in (html.page, html.fragment, latex.table, latex.document):
+        with pytest.raises(alti.UsageError, match="nothing to show"):
+            view([])

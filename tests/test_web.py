@@ -353,6 +353,28 @@ def test_who_has_left_is_not_answered():
     worker.stop()
 
 
+def test_who_leaves_while_waiting_gives_up_the_place():
+    worker = Worker(Settings(limits=Limits(waiting=2)), strange)
+    worker.load()
+
+    async def gone():
+        return True
+
+    async def typing():
+        working = asyncio.ensure_future(worker.ask("view", {"sleep": 2}, here))
+        await asyncio.sleep(0.1)
+        start = time.monotonic()
+        for _ in range(5):  # more than may wait
+            with pytest.raises(Refused, match="has left"):
+                await worker.ask("view", {}, gone)
+        assert time.monotonic() - start < 1.5
+        assert worker.waiting == 0
+        assert await worker.ask("view", {}, here) == await working
+
+    asyncio.run(typing())
+    worker.stop()
+
+
 def run(monkeypatch, capsys, *arguments):
     monkeypatch.setattr(sys, "argv", ["alti", "serve", *map(str, arguments)])
     with pytest.raises(SystemExit) as stopped:
@@ -384,12 +406,16 @@ def test_serve_until_ctrl_c(tmp_path):
         try:
             assert select.select([served.stdout], [], [], 60)[0]
             address = served.stdout.readline().strip()
-            port = re.fullmatch(r"http://0\.0\.0\.0:(\d+)/", address)[1]
+            port = re.fullmatch(rf"http://{re.escape(socket.gethostname())}:(\d+)/", address)[1]
             near = f"http://127.0.0.1:{port}/api/explain"
             answer = httpx.post(near, json={"text": "A clever film"}, timeout=60, trust_env=False)
             assert alti.Attribution.from_dict(answer.json()).model == "tiny-bert"
-            served.send_signal(signal.SIGINT)
-            out, err = served.communicate(timeout=15)
+            slow = {"text": "bad film " * 200, "method": "integrated_gradients", "options": {"steps": 1000}}
+            with ThreadPoolExecutor() as pool:  # Ctrl-C does not wait for what is being computed
+                pool.submit(httpx.post, near, json=slow, timeout=60, trust_env=False)
+                time.sleep(1)
+                served.send_signal(signal.SIGINT)
+                out, err = served.communicate(timeout=10)
         finally:
             served.kill()
     assert (served.returncode, out) == (0, "")

@@ -200,6 +200,7 @@ def test_a_link_restores_the_view(page):
     for name in ("layer", "threshold"):
         page.run(f"document.querySelector('#{name}').focus()")
         page.key("ArrowLeft")
+    page.wait("location.hash.includes('threshold=')")
     seen, link = page.run(SEEN), page.run("location.href")
     page.open("about:blank")
     page.open(link)
@@ -307,3 +308,41 @@ def test_light_and_dark(page):
     page.click("#theme")
     assert page.run(ground) == light
     page.run("localStorage.clear()")
+
+
+def test_the_way_past_the_controls_keeps_the_text(page):
+    write(page, "A text of my own")
+    page.run("document.querySelector('.skip').click()")
+    assert page.run("document.activeElement.id") == "results"
+    assert page.run("document.querySelector('#text').value") == "A text of my own"
+    assert "text=A+text+of+my+own" in page.run("location.hash")
+
+
+def test_what_a_screen_reader_calls_the_sliders(page):
+    for name, called in (("layer", "Layer"), ("threshold", "Contributions above")):
+        assert page.run(f"document.querySelector('#{name}').labels[0].textContent").startswith(called)
+        assert page.run(f"document.querySelector('#{name}').getAttribute('aria-valuetext')")
+
+
+def test_of_two_texts_one_can_be_wrong(page):
+    page.open(f"{page.server}/#text=good&other=" + "bad+" * 600)
+    page.wait(f"{READY} && !document.querySelector('#error').hidden")
+    assert page.run("document.querySelectorAll('.result .alti-text').length") > 0
+    assert page.run("document.querySelector('#error').textContent").startswith("Compare with: The text is longer")
+    page.problems.clear()
+
+
+def test_a_link_of_another_model_s_class(blank):
+    show(blank, text="good film", methods="absence,absence", target=99)
+    assert blank.run("document.querySelector('#error').hidden") is True
+    assert blank.run("document.querySelectorAll('[data-method=absence]').length") == 1
+
+
+def test_back_to_the_prediction_and_focus_stays(page):
+    page.click(".result [data-place='2']")
+    page.click("#mixing-by button")
+    assert page.run("document.querySelector('#mixing-title').textContent") == "What [CLS] is made of"
+    page.run("document.querySelector('#examples button:nth-child(3)').focus()")
+    page.key("Enter")
+    page.wait(READY)
+    assert page.run("document.activeElement.textContent") == "It is not a bad film at all."

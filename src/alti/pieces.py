@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from alti._errors import UsageError
 from alti.colours import Scale
 from alti.words import Span, group, stripped
 
@@ -114,7 +115,10 @@ def label_of(found: "Attribution") -> str:
 def together(found: "Attribution | Sequence[Attribution]") -> list[list["Attribution"]]:
     """One or more attributions by their texts: neighbours that explain the same text belong together."""
     groups: list[list[Attribution]] = []
-    for one in found if isinstance(found, Sequence) else [found]:
+    several = list(found) if isinstance(found, Sequence) else [found]
+    if not several:
+        raise UsageError("there is nothing to show: give at least one attribution")
+    for one in several:
         if groups and (groups[-1][0].text, groups[-1][0].text_pair) == (one.text, one.text_pair):
             groups[-1].append(one)
         else:

@@ -187,6 +187,8 @@ def graph(attribution: Attribution, *, threshold: float = 0.05, ax: Axes | None 
     Blue is what reaches the prediction: lines and dots are as strong as the share of it that passes there. Rows that do
     not sum to 1 (Globenc's) are divided by their sum.
     """
+    if not 0 <= threshold <= 1:
+        raise UsageError(f"threshold = {threshold!r} is not a share of a row: give 0 to 1")
     maps, names = _maps(attribution, True), attribution.tokens
     maps, count, n = _shares(maps), len(maps), len(names)
     flows, nodes = _flows(maps, attribution.position)

@@ -131,6 +131,7 @@ def _described(name: str, model: Model, tokens: int) -> dict[str, Any]:
         "kind": model.head.kind,
         "mask": model.encoder.tokenizer.mask_token or "",
         "layers": sum(len(layers) for _, layers in stacks_of(model.model)),
+        "outputs": len(config.id2label) if named else getattr(config, "vocab_size", 0),
         "labels": [str(label) for _, label in sorted(config.id2label.items())][:LABELS] if named else [],
         "methods": [m for m in METHODS if (second or m not in SECOND_NORM) and _predicts(model, m)],
         "tokens": min(model.encoder.limit, tokens),

@@ -44,9 +44,12 @@ _ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"typ
 _STATUSES = {
     "400": "Something in the request is wrong.",
     "404": "There is no such model.",
+    "408": "The body did not arrive in time.",
     "413": "The body or the text is too long.",
     "415": "The body is not application/json.",
+    "421": "The server answers to localhost only.",
     "422": "The model cannot be explained in this way.",
+    "500": "Something went wrong inside alti.",
     "503": "Too many requests are waiting.",
     "504": "The request took too long.",
 }
@@ -93,12 +96,12 @@ def _post(
         schema["properties"]["format"]["enum"] = list(FORMATS)
     if result is ATTRIBUTION:
         result = {"$ref": "#/components/schemas/Attribution"}
-    kind = "text/plain" if "format" in fields else "application/json"
+    kinds = ("application/json", "text/plain") if "format" in fields else ("application/json",)
     errors = {status: _response(said, {"$ref": "#/components/schemas/Error"}) for status, said in _STATUSES.items()}
     return {
         "summary": what,
         "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
-        "responses": {"200": _response(what, result, kind), **errors},
+        "responses": {"200": _response(what, result, kinds), **errors},
     }
 
 
@@ -110,8 +113,10 @@ def _schema(field: Field) -> dict[str, Any]:
         kind = {**_STRINGS, "minItems": 1, "maxItems": MOST}
     if field.default is not None:
         kind["default"] = field.default
+    if not field.required and isinstance(kind["type"], str):
+        kind["type"] = [kind["type"], "null"]  # null is as good as nothing
     return {**kind, "description": field.what}
 
 
-def _response(what: str, schema: dict[str, Any], kind: str = "application/json") -> dict[str, Any]:
-    return {"description": what, "content": {kind: {"schema": schema}}}
+def _response(what: str, schema: dict[str, Any], kinds: tuple[str, ...] = ("application/json",)) -> dict[str, Any]:
+    return {"description": what, "content": {kind: {"schema": schema} for kind in kinds}}

@@ -34,7 +34,7 @@ def serve(settings: Settings, *, browser: bool = False) -> None:
         print("alti: Ctrl-C ends it", file=sys.stderr)
         if browser:
             Timer(0.3, webbrowser.open, [address]).start()
-        server(app).run(sockets=[listening])
+        server(app, worker).run(sockets=[listening])
     except KeyboardInterrupt:
         print("alti: stopped", file=sys.stderr)
     finally:
@@ -42,7 +42,19 @@ def serve(settings: Settings, *, browser: bool = False) -> None:
         listening.close()
 
 
-def server(app: Starlette) -> uvicorn.Server:
+class _Server(uvicorn.Server):
+    """Ends the worker before it ends itself: else it would wait for what the worker computes."""
+
+    def __init__(self, config: uvicorn.Config, worker: Worker) -> None:
+        super().__init__(config)
+        self.worker = worker
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.worker.stop()
+        await super().shutdown(sockets)
+
+
+def server(app: Starlette, worker: Worker) -> uvicorn.Server:
     """An HTTP server for the application, without what it does not use."""
     config = uvicorn.Config(
         app,
@@ -54,7 +66,7 @@ def server(app: Starlette) -> uvicorn.Server:
         timeout_graceful_shutdown=1,
         server_header=False,
     )
-    return uvicorn.Server(config)
+    return _Server(config, worker)
 
 
 def _listening(host: str, port: int) -> socket.socket:
@@ -77,5 +89,6 @@ def _listening(host: str, port: int) -> socket.socket:
 
 
 def _address(settings: Settings, listening: socket.socket) -> str:
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    everywhere = settings.host in ("0.0.0.0", "::", "")  # no address that a browser can open
+    host = socket.gethostname() if everywhere else f"[{settings.host}]" if ":" in settings.host else settings.host
     return f"http://{host}:{listening.getsockname()[1]}/"

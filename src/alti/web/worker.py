@@ -16,6 +16,7 @@ from alti._errors import AltiError, UsageError
 from alti.web.settings import Refused, Settings
 
 LONGEST = 400  # characters of a sentence
+LOOKING = 0.1  # seconds after which a waiting request looks whether its sender is still there
 LOADING = 600.0  # seconds that models may take to load
 
 Answer = tuple[int, bytes | str]  # an HTTP status, and the body or the sentence
@@ -41,16 +42,10 @@ class Worker:
 
     async def ask(self, kind: str, asked: dict[str, Any], gone: Callable[[], Awaitable[bool]]) -> bytes:
         """The body of an answer; `gone` says whether the one who asked has left while waiting."""
-        if self.waiting >= self.limits.waiting:
-            raise Refused(503, f"{self.waiting} requests are waiting already: try again in a few seconds.")
-        self.waiting += 1
-        try:
-            async with asyncio.timeout(self.limits.seconds):
-                await self._turn.acquire()
-        except TimeoutError:
-            raise Refused(503, "The model is busy with other requests: try again in a few seconds.") from None
-        finally:
-            self.waiting -= 1
+        if self.waiting or self._turn.locked():
+            await self._queue(gone)
+        else:
+            await self._turn.acquire()  # at once
         try:
             if await gone():
                 raise Refused(503, "The one who asked has left.")
@@ -61,9 +56,38 @@ class Worker:
             raise Refused(status, said)
         return said
 
+    async def _queue(self, gone: Callable[[], Awaitable[bool]]) -> None:
+        if self.waiting >= self.limits.waiting:
+            raise Refused(503, f"{self.waiting} requests are waiting already: try again in a few seconds.")
+        self.waiting += 1
+        try:
+            await self._wait(gone)
+        finally:
+            self.waiting -= 1
+
+    async def _wait(self, gone: Callable[[], Awaitable[bool]]) -> None:
+        """Until it is this request's turn; one whose sender has left (a page, at every key) gives up its place."""
+        end = asyncio.get_running_loop().time() + self.limits.seconds
+        turn = asyncio.ensure_future(self._turn.acquire())
+        try:
+            while not turn.done():
+                await asyncio.wait([turn], timeout=LOOKING)
+                if await gone():
+                    raise Refused(503, "The one who asked has left.")
+                if not turn.done() and asyncio.get_running_loop().time() > end:
+                    raise Refused(503, "The model is busy with other requests: try again in a few seconds.")
+        except BaseException:  # also where the request is cancelled
+            if not turn.cancel():
+                self._turn.release()
+            raise
+
     def stop(self) -> None:
+        """End the process; a request that waits for its answer is told so at once."""
         self._stopped = True
-        self._end()
+        self._process.kill()
+        self._process.join()
+        with self._talking:
+            self._pipe.close()
 
     def _started(self) -> tuple[SpawnProcess, Connection]:
         context = multiprocessing.get_context("spawn")
@@ -138,7 +162,7 @@ def _work(pipe: Connection, settings: Settings) -> None:
         try:
             kind, asked = pipe.recv()
             pipe.send(_answered(getattr(desk, kind), asked))
-        except (EOFError, BrokenPipeError):
+        except (EOFError, OSError):
             return
 
 

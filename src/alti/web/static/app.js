@@ -5,7 +5,7 @@ import { grow, showClasses, showControls } from "/controls.js";
 import { keep } from "/keep.js";
 import { unpacked } from "/mixing.js";
 import { element } from "/paint.js";
-import { fit, questionOf, recall, remember, state, texts, told } from "/state.js";
+import { address, fit, questionOf, recall, remember, rememberSoon, state, texts, told } from "/state.js";
 
 const PAUSE = 300; // milliseconds without a key before a text is explained
 const SILENT = "The server does not answer: is alti serve still running?";
@@ -45,8 +45,9 @@ async function refresh() {
   remember();
   let wrong = "";
   try {
-    const answers = await Promise.all(texts().map((text) => viewOf(text, mine.signal)));
-    if (mine === asking) fill(answers);
+    const answers = await Promise.allSettled(texts().map((text) => viewOf(text, mine.signal)));
+    if (mine === asking) fill(answers.map((answer) => answer.value ?? null)); // one of two can be shown alone
+    wrong = complaint(answers);
   } catch (error) {
     wrong = error.message;
   }
@@ -55,6 +56,14 @@ async function refresh() {
   document.body.classList.toggle("stale", Boolean(wrong));
   showClasses();
   say(wrong);
+}
+
+// What went wrong, and with which of two texts.
+function complaint(answers) {
+  const names = ["Text", "Compare with"];
+  const said = answers.map(({ reason }, i) => reason && { name: names[i], message: reason.message }).filter(Boolean);
+  if (new Set(said.map(({ message }) => message)).size === 1 && said.length === answers.length) return said[0].message;
+  return said.map(({ name, message }) => `${name}: ${message}`).join(" ");
 }
 
 function soon() {
@@ -109,7 +118,7 @@ function wire() {
   }
   on("threshold", "input", (field) => {
     state.threshold = count(field);
-    remember();
+    rememberSoon();
     showGraph();
   });
   on("compare", "click", compare);
@@ -121,14 +130,21 @@ function wire() {
     wire.timer = setTimeout(show, PAUSE);
   });
   addEventListener("hashchange", () => {
+    if (!location.hash.includes("=")) return; // no view of ours
     recall();
     again();
+  });
+  document.querySelector(".skip").addEventListener("click", (event) => {
+    event.preventDefault(); // the address is the view's
+    at("results").focus();
   });
 }
 
 function wireMenus() {
-  const other = () => (state.other?.trim() ? state.other : null);
-  const question = () => ({ ...questionOf(state.text), other: other(), words: state.unit === "words" });
+  const question = () => {
+    const [text = "", other = null] = texts().filter((text) => text.trim());
+    return { ...questionOf(text), other, words: state.unit === "words" };
+  };
   keep(at("keep"), { ask, toast, question, node: () => at("results") });
   const open = () => document.querySelectorAll("details.menu[open]");
   addEventListener("click", ({ target }) => {
@@ -176,7 +192,7 @@ function recallTheme() {
 async function copyLink() {
   remember();
   try {
-    await navigator.clipboard.writeText(location.href);
+    await navigator.clipboard.writeText(new URL(address(), location.href).href);
     toast("Link copied: it opens this view again.");
   } catch {
     toast("Copy the address of this page: it opens this view again.");

@@ -3,7 +3,7 @@
 import { graph } from "/graph.js";
 import { rowsOf, strip } from "/mixing.js";
 import { element, legend, paragraphs } from "/paint.js";
-import { method, remember, state } from "/state.js";
+import { method, remember, rememberSoon, state } from "/state.js";
 
 const BARS = 5; // classes; of more, the most probable
 const at = (id) => document.getElementById(id);
@@ -129,10 +129,14 @@ function showMixing(view) {
   const read = places.includes(view.position) ? "; the prediction is read from it" : "";
   at("mixing-title").replaceChildren("What ", element("em", { dir: "auto", text: name }), " is made of");
   at("mixing-by").textContent = `As ${view.mixing.method} sees it${read}. Click a word for another.`;
+  if (state.place !== null && view.position !== null && !read) {
+    const back = { type: "button", class: "plain", text: `Back to ${view.names[view.position]}` };
+    at("mixing-by").append(" ", element("button", { ...back, onclick: () => pickHere(null) }));
+  }
   const rows = rowsOf(view.maps, places, view.names.length, state.since);
   const choose = (layer) => {
     state.layer = layer;
-    remember();
+    rememberSoon();
     showLayer(view, rows);
   };
   const room = at("strip").clientWidth;
@@ -155,6 +159,7 @@ function showLayer(view, rows) {
   const layer = layerOf(view);
   at("layer").value = layer + 1;
   at("layer-number").textContent = `${layer + 1} of ${rows.length}`;
+  at("layer").setAttribute("aria-valuetext", `${layer + 1} of ${rows.length}`);
   for (const line of at("strip").querySelectorAll("tr[data-layer]")) {
     line.classList.toggle("on", Number(line.dataset.layer) === layer);
   }
@@ -172,6 +177,7 @@ export function showGraph() {
   const threshold = state.threshold ?? fitting;
   at("threshold").value = threshold;
   at("threshold-number").textContent = `${threshold} %`;
+  at("threshold").setAttribute("aria-valuetext", `${threshold} %`);
   const box = at("flow");
   const kept = box.scrollLeft;
   const asked = { threshold: threshold / 100, last, room: box.clientWidth, pick: pickHere };

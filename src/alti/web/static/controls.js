@@ -33,12 +33,13 @@ export function grow(field) {
 }
 
 function showExamples(refresh) {
-  const take = (text) => () => {
+  const take = (text, i) => () => {
     Object.assign(state, { text, place: null, target: null });
     showControls(refresh);
+    at("examples").children[i].focus(); // it was made again
     refresh();
   };
-  const buttons = examples().map((text) => element("button", { type: "button", text, onclick: take(text) }));
+  const buttons = examples().map((text, i) => element("button", { type: "button", text, onclick: take(text, i) }));
   at("examples").replaceChildren(...buttons);
 }
 
@@ -77,7 +78,8 @@ function showMethods(refresh) {
 
 export function showClasses() {
   const named = model().labels.map((label, index) => ({ label, index }));
-  const offered = named.length ? named : classesShown();
+  const likely = classesShown().filter((one) => one.index >= named.length); // of many labels only the first are named
+  const offered = [...named, ...likely];
   const options = offered.map(({ label, index }) => element("option", { value: index, text: quoted(label) }));
   at("class").replaceChildren(element("option", { value: "", text: "as predicted" }), ...options);
   at("class").value = offered.some((one) => one.index === state.target) ? String(state.target) : "";

@@ -12,6 +12,9 @@ const KINDS = [
 
 export function keep(menu, { ask, toast, node, question }) {
   const made = async (kind) => {
+    const { body } = document;
+    const old = body.classList.contains("stale") || body.hasAttribute("aria-busy");
+    if (kind.format === null && old) throw new Error("The picture would be of another text: wait for its explanation.");
     if (kind.format === null) return picture(node());
     const answer = await ask("/api/export", { ...question(), format: kind.format });
     return new Blob([await answer.text()], { type: kind.type });

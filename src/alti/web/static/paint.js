@@ -51,7 +51,7 @@ export function paragraphs(view, unit, scores, { picked = null, pick, said = "" 
     }
     return text;
   });
-  roving(made, picked);
+  roving(made);
   return { made, scale };
 }
 
@@ -82,7 +82,7 @@ function drawn(piece, before, view, scores, scale, picked, pick, said) {
 }
 
 // One tab stop for a text; arrows go from piece to piece.
-function roving(texts, picked) {
+function roving(texts) {
   const spans = texts.flatMap((text) => [...text.querySelectorAll("[role=button]")]);
   const first = spans.find((span) => span.getAttribute("aria-pressed") === "true") ?? spans[0];
   if (first) first.tabIndex = 0;

@@ -14,7 +14,9 @@ export async function picture(node) {
   ink.fillRect(0, 0, box.width, box.height);
   ink.translate(-box.left, -box.top);
   draw(ink, node);
-  return new Promise((done) => canvas.toBlob(done, "image/png"));
+  const blob = await new Promise((done) => canvas.toBlob(done, "image/png"));
+  if (!blob) throw new Error("There is nothing to draw: type a text first.");
+  return blob;
 }
 
 function draw(ink, node) {

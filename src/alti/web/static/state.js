@@ -43,13 +43,30 @@ export function questionOf(text) {
   return { model, text, methods, target: readsClass() ? target : null, position };
 }
 
-export function remember() {
+export function address() {
   const kept = new URLSearchParams();
   for (const [name, value] of Object.entries(state)) {
     const usual = value === null || String(value) === String(START[name]);
     if (!usual || name === "text") kept.set(name, value);
   }
-  history.replaceState(null, "", `#${kept}`);
+  return `#${kept}`;
+}
+
+let later = null;
+
+export function remember() {
+  clearTimeout(later);
+  try {
+    history.replaceState(null, "", address());
+  } catch {
+    // browsers refuse when asked too often; the next change is kept
+  }
+}
+
+// While a slider is dragged, the address follows when it rests.
+export function rememberSoon() {
+  clearTimeout(later);
+  later = setTimeout(remember, 200);
 }
 
 // Whatever stands in the address, the state that comes out can be shown.
@@ -72,7 +89,8 @@ export function recall() {
 // Another model has other methods, and may read another kind of text.
 export function fit(keepsText) {
   const offered = state.methods.filter((spec) => model().methods.includes(nameOf(spec)));
-  state.methods = offered.length ? offered.slice(0, MOST) : ["alti"];
+  state.methods = offered.length ? [...new Set(offered)].slice(0, MOST) : ["alti"];
+  if (state.target !== null && state.target >= model().outputs) state.target = null;
   const known = Object.values(EXAMPLES).flatMap((made) => made(model().mask));
   if (!keepsText && known.includes(state.text) && !examples().includes(state.text)) state.text = examples()[0];
   if (model().kind === "token") state.position ??= 1;
