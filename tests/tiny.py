@@ -5,8 +5,9 @@ from pathlib import Path
 
 import torch
 import transformers
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerFast
+
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 transformers.utils.logging.disable_progress_bar()  # stderr is part of what is tested
 
@@ -158,9 +159,18 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 ROLES = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
 
 
+TOKENIZERS = Path(__file__).with_name("trained")  # trained once, by running this file: training draws lots for ties
+
+
 @cache
 def tokenizer(kind: str = "wordpiece") -> PreTrainedTokenizerFast:
-    """A trained tokenizer: wordpiece (BERT's), bpe (GPT-2's, on bytes) or sentencepiece (Llama's, ▁ for a space)."""
+    """A tokenizer: wordpiece (BERT's), bpe (GPT-2's, on bytes) or sentencepiece (Llama's, ▁ for a space)."""
+    made = Tokenizer.from_file(str(TOKENIZERS / f"{kind}.json"))
+    names = ["input_ids", "attention_mask"] + ["token_type_ids"] * (kind == "wordpiece")
+    return PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=10**30, model_input_names=names, **ROLES)
+
+
+def trained(kind: str) -> Tokenizer:
     if kind == "wordpiece":
         made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
         made.normalizer, made.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
@@ -179,8 +189,7 @@ def tokenizer(kind: str = "wordpiece") -> PreTrainedTokenizerFast:
         ends = [(token, made.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
         single, pair = "[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1"
         made.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=ends)
-    names = ["input_ids", "attention_mask"] + ["token_type_ids"] * (kind == "wordpiece")
-    return PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=10**30, model_input_names=names, **ROLES)
+    return made
 
 
 def speaking(family: str, head: str, kind: str = "wordpiece", **config: object) -> PreTrainedModel:
@@ -197,3 +206,9 @@ def saved(
     speaking(family, head, dtype=torch.float32, **{**labels, **config}).save_pretrained(folder)
     tokenizer().save_pretrained(folder)
     return folder
+
+
+if __name__ == "__main__":
+    TOKENIZERS.mkdir(exist_ok=True)
+    for kind in ("wordpiece", "bpe", "sentencepiece"):
+        trained(kind).save(str(TOKENIZERS / f"{kind}.json"))
