@@ -5,9 +5,8 @@ from pathlib import Path
 
 import torch
 import transformers
-from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerFast
-
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 transformers.utils.logging.disable_progress_bar()  # stderr is part of what is tested
 
