@@ -28,6 +28,18 @@ def recipe_of(backbone: str, data: str, seed: int) -> Recipe:
     )
 
 
+def origin(backbone: str) -> str:
+    """What was really fine-tuned: a local folder need not hold what the hub has under the same name."""
+    local = BUILD / "checkpoints" / backbone
+    if not local.is_dir():
+        return BACKBONES[backbone].checkpoint
+    record = local / "source.json"
+    if not record.is_file():
+        return f"a local folder {backbone}, of unknown origin"
+    told = json.loads(record.read_text(encoding="utf-8"))
+    return f"{told['what']} ({', '.join(told['packages'])})"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("backbone", choices=BACKBONES)
@@ -40,11 +52,7 @@ def main() -> None:
         card = train(recipe_of(asked.backbone, asked.data, asked.seed), out, saves=asked.saves, watch=_tell)
         print(f"{out}: accuracy {card['accuracy']:.4f}")
     card = json.loads((out / CARD).read_text(encoding="utf-8"))
-    named = {
-        "checkpoint": BACKBONES[asked.backbone].checkpoint,
-        "data": asked.data,
-    }  # wherever they lie on this machine
-    write(RESULTS / "cards" / f"{out.name}.json", card | named)
+    write(RESULTS / "cards" / f"{out.name}.json", card | {"checkpoint": origin(asked.backbone), "data": asked.data})
 
 
 def _tell(step: int, steps: int) -> None:

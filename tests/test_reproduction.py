@@ -99,3 +99,13 @@ def test_every_picture_of_the_page_is_there():
     pictures = [line.rpartition("(")[2].rstrip(")") for line in text.splitlines() if line.startswith("![")]
     assert pictures
     assert all((report.OUT.parent / picture).is_file() for picture in pictures)
+
+
+def test_a_card_says_what_was_really_trained(build):
+    train = importlib.import_module("reproduction.train")
+    assert train.origin("bert-tiny") == settings.BACKBONES["bert-tiny"].checkpoint
+    folder = build / "build" / "checkpoints" / "bert-tiny"
+    folder.mkdir(parents=True)
+    assert "unknown origin" in train.origin("bert-tiny")
+    (folder / "source.json").write_text(json.dumps({"what": "a tagger", "packages": ["pypi tagger==1"]}))
+    assert train.origin("bert-tiny") == "a tagger (pypi tagger==1)"
