@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import torch
 from transformers import BertConfig, BertModel
+from triton.testing import do_bench_cudagraph
 
 import alti
 from alti import Block
@@ -55,9 +56,17 @@ def double(block: Block) -> Block:
 
 
 def variants(block: Block) -> dict[str, Block]:
-    """The block, one of its rows, and the same numbers as cross-attention."""
-    one = torch.full((len(block.attn), 1), block.attn.shape[2] // 2, device="cuda")
-    return {"all": block, "rows": block.rows(one), "cross": replace(block, cross=True, attn=block.attn.contiguous())}
+    """The block, one of its rows, the same numbers as cross-attention, with padded rows, and without information."""
+    batch, _, tokens, _ = block.attn.shape
+    one = torch.full((batch, 1), tokens // 2, device="cuda")
+    mask = torch.arange(tokens, device="cuda") < torch.tensor([[1 + tokens // 2]] * batch, device="cuda")
+    return {
+        "all": block,
+        "rows": block.rows(one),
+        "cross": replace(block, cross=True, attn=block.attn.contiguous()),
+        "padded": replace(block, mask=mask),
+        "empty": replace(block, attn=0 * block.attn, residual=-100 * block.output),
+    }
 
 
 def check_kernel() -> None:
@@ -76,19 +85,30 @@ def check_kernel() -> None:
                     sys.exit("the triton kernel is wrong: no numbers")
 
 
+def device_milliseconds(function) -> float:
+    """Without the time that Python takes to start kernels: a graph of them is played."""
+    found = do_bench_cudagraph(function, rep=50, return_mode="median")
+    assert isinstance(found, float)
+    return found
+
+
 def kernel_times() -> None:
     block = random_block(8, 12, 512, 768)
-    unit = 30.0  # keeps float16 from overflowing
-    f = ((block.value / unit).half() @ block.weight.half()).transpose(0, 1)
-    scale = block.scale * unit
-    causal = random_block(8, 12, 512, 768, causal=True)
+    sizes, f = triton._operands(block.value, block.weight)
+    y, scale = block.output, block.scale
+    parts = triton._fused(block.attn, f, y, scale, sizes)
+    steps = {
+        "vectors": lambda: triton._operands(block.value, block.weight),
+        "attention turned, fused core": lambda: triton._fused(block.attn, f, y, scale, sizes),
+        "residual's entries, rows divided": lambda: triton._finished(block, f, y, block.residual, sizes, parts),
+        "all of it": lambda: triton.contributions(block),
+    }
+    for name, step in steps.items():
+        print(f"  8 x 512, {name}: {device_milliseconds(step):.3f} ms a layer")
+    causal, one = random_block(8, 12, 512, 768, causal=True), random_block(1, 12, 512, 768)
+    print(f"  8 x 512, causal: {device_milliseconds(lambda: triton.contributions(causal)):.3f} ms a layer")
+    print(f"  1 x 512: {device_milliseconds(lambda: triton.contributions(one)):.3f} ms a layer")
     x = torch.randn(8 * 512 * 512 * 16, device="cuda")
-    core = milliseconds(lambda: triton._fused(block.attn, f, block.output, scale))
-    print(f"  fused core, 8 x 512 {core:.3f} ms a layer")
-    print(f"  proximity, 8 x 512 {milliseconds(lambda: triton.proximity(block, 1)):.3f} ms a layer")
-    print(f"  proximity, causal {milliseconds(lambda: triton.proximity(causal, 1)):.3f} ms a layer")
-    one = random_block(1, 12, 512, 768)
-    print(f"  proximity, 1 x 512 {milliseconds(lambda: triton.proximity(one, 1)):.3f} ms a layer")
     bandwidth = 8 * x.numel() / milliseconds(lambda: x.abs_()) / 1e6
     terms = 8 * 512**2 * 768
     rate = torch.cuda.get_device_properties(0).multi_processor_count * 128 * 1.98e9

@@ -1,7 +1,7 @@
 """The paper's equations on the neutral `Block`: pure functions, no family, no model."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -29,7 +29,10 @@ def contributions(block: Block, *, p: int = 1, kernel: str = "auto", tol: float 
     if p not in (1, 2):
         raise UsageError(f"p = {p!r} is not a norm of ALTI: give 1 (the paper's) or 2 (its ablation)")
     block = thinned(block, p, tol) if tol else block
-    return _divided(block, _kernel(kernel, block, f"l{p}").proximity(block, p).clamp_min_(0))
+    chosen = _kernel(kernel, block, f"l{p}")
+    if hasattr(chosen, "contributions"):
+        return cast(Tensor, chosen.contributions(block))
+    return _divided(block, chosen.proximity(block, p).clamp_min_(0))
 
 
 def norms(block: Block, *, kernel: str = "auto") -> Tensor:

@@ -1,7 +1,8 @@
-"""Ways to compute the only expensive thing, one module each. A kernel has one or both of
+"""Ways to compute the only expensive thing, one module each. A kernel has some of
 
-proximity(block, p) -> [B, T, S]   ‖y_i‖ − ‖y_i − T_ij‖ in the ℓp norm, up to a positive factor per row
-lengths(block)      -> [B, T, S]   ‖T_ij‖₂
+proximity(block, p)  -> [B, T, S]   ‖y_i‖ − ‖y_i − T_ij‖ in the ℓp norm, up to a positive factor per row
+contributions(block) -> [B, T, S]   the positive part of that, for p = 1, with its rows divided
+lengths(block)       -> [B, T, S]   ‖T_ij‖₂
 
 (S + 1 columns for cross-attention: the residual is the last one.) `reference` is the definition; every other kernel is
 tested against it.

@@ -1,8 +1,10 @@
 """Fused tiles on a GPU: tensor cores sum over the heads, everything else stays in registers.
 
-One program owns BI target rows and a slice BD of the width, holds that part of u in registers and goes through BJ
-source tokens: u minus the rows' attention [BI, H] times the source's vectors [H, BD] in one tensor-core step, then its
-absolute values summed and taken from those of u. Tiles without any attention (causal, padding, windows) are skipped.
+One program of `_kernel` owns BI target rows and a slice BD of the width, holds that part of u in registers and goes
+through BJ source tokens: u minus the rows' attention [BI, H] times the source's vectors [H, BD] in one tensor-core
+step, then its absolute values summed and taken from those of u. Tiles without any attention (causal, padding, windows)
+are skipped. `_turn` and `_vectors` lay its operands out; `_finish` adds up the slices, computes the entries that the
+residual is part of, and divides the rows.
 
 Attention and vectors enter the tensor cores as float16, scaled so that they cannot overflow; sums are float32, and
 short: a difference is taken per slice, so that no two large sums are subtracted.
@@ -19,22 +21,50 @@ from alti.blocks import Block
 
 BI, BJ, BD, WARPS, STAGES = 64, 128, 128, 4, 4
 TI, TJ = 16, 32  # tile of _turn
-LARGEST = 2.0**15  # of a float16, nearly
+VS, VD = 64, 128  # tile of _vectors
+FI, FJ, FD = 16, 64, 128  # tiles of _finish
+LARGEST: tl.constexpr = tl.constexpr(2.0**15)  # of a float16, nearly
 
 
 @triton.jit
-def _turn(a_ptr, out_ptr, some_ptr, H, T, S, a_b, a_h, a_t, a_s, PADDED: tl.constexpr, BI: tl.constexpr,
-          BJ: tl.constexpr, TI: tl.constexpr, TJ: tl.constexpr):  # fmt: skip
-    """attn [B, H, T, S] -> −attn [B, S, T, PADDED] in float16, and which tiles hold any attention."""
+def _unit(sizes_ptr, D):
+    """A power of two that f = v W and v are divided by: |f| ≤ D · max|v| · max|W|, so neither overflows a float16."""
+    bound = tl.load(sizes_ptr) * tl.maximum(D * tl.load(sizes_ptr + 1), 1.0) / LARGEST
+    return tl.exp2(tl.ceil(tl.log2(tl.maximum(bound, 1e-30))))
+
+
+@triton.jit
+def _turn(a_ptr, out_ptr, some_ptr, H, T, S, a_b, a_h, a_t, a_s, PADDED: tl.constexpr, TI: tl.constexpr,
+          TJ: tl.constexpr):  # fmt: skip
+    """attn [B, H, T, S] -> −attn [B, S, T, PADDED] in float16, and whether a tile holds any attention."""
     tile_j, tile_i, b = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     j, i, h = tile_j * TJ + tl.arange(0, TJ), tile_i * TI + tl.arange(0, TI), tl.arange(0, PADDED)
     j, i, h = j[:, None, None].to(tl.int64), i[None, :, None].to(tl.int64), h[None, None, :].to(tl.int64)
     inside = (j < S) & (i < T)
     a = tl.load(a_ptr + b * a_b + h * a_h + i * a_t + j * a_s, mask=inside & (h < H), other=0.0)
     tl.store(out_ptr + ((b * S + j) * T + i) * PADDED + h, (-a).to(tl.float16), mask=inside)
-    if tl.max(tl.max(tl.max(a, 2), 1), 0) > 0:
-        tile = (b * tl.cdiv(S, BJ) + tile_j * TJ // BJ) * tl.cdiv(T, BI) + tile_i * TI // BI
-        tl.store(some_ptr + tile, 1)
+    some = (tl.max(tl.max(tl.max(a, 2), 1), 0) > 0).to(tl.int32)
+    tl.store(some_ptr + (b * tl.num_programs(0) + tile_j) * tl.num_programs(1) + tile_i, some)
+
+
+@triton.jit
+def _vectors(v_ptr, w_ptr, sizes_ptr, out_ptr, B, S, D, d, v_b, v_h, v_s, v_d, w_h, w_d, w_o, VS: tl.constexpr,
+             VD: tl.constexpr, WIDTH: tl.constexpr):  # fmt: skip
+    """value [B, H, S, d], weight [H, d, D] -> f [H, B, S, D] in float16, divided by _unit."""
+    slices = tl.cdiv(D, VD)
+    part, tile = tl.program_id(0) % slices, tl.program_id(0) // slices
+    b, h = tl.program_id(1).to(tl.int64), tl.program_id(2).to(tl.int64)
+    s, k, o = tile * VS + tl.arange(0, VS), tl.arange(0, WIDTH), part * VD + tl.arange(0, VD)
+    s = s.to(tl.int64)
+    inside = (s < S)[:, None] & (k < d)[None, :]
+    v = tl.load(v_ptr + b * v_b + h * v_h + s[:, None] * v_s + k[None, :] * v_d, mask=inside, other=0.0)
+    w_in = (k < d)[:, None] & (o < D)[None, :]
+    w = tl.load(w_ptr + h * w_h + k[:, None] * w_d + o[None, :] * w_o, mask=w_in, other=0.0)
+    f = tl.dot((v / _unit(sizes_ptr, D)).to(tl.float16), w.to(tl.float16))
+    tl.store(
+        out_ptr + ((h * B + b) * S + s[:, None]) * D + o[None, :], f.to(tl.float16),
+        mask=(s < S)[:, None] & (o < D)[None, :],
+    )  # fmt: skip
 
 
 @triton.jit
@@ -48,8 +78,9 @@ def _sizes(x, y):
 
 @triton.jit
 def _kernel(
-    a_ptr, f_ptr, y_ptr, scale_ptr, out_ptr, some_ptr, T, S, D, f_b, f_h, f_s, y_b, y_t,
+    a_ptr, f_ptr, y_ptr, scale_ptr, sizes_ptr, out_ptr, some_ptr, B, T, S, D, y_b, y_t, s_b, s_t,
     HEADS: tl.constexpr, PADDED: tl.constexpr, BI: tl.constexpr, BJ: tl.constexpr, BD: tl.constexpr,
+    TI: tl.constexpr, TJ: tl.constexpr,
 ):  # fmt: skip
     """out [slices, B, S, T]: each program writes its slice's share, so nothing depends on the order of programs."""
     slices = tl.cdiv(D, BD)
@@ -59,12 +90,19 @@ def _kernel(
     rows, wide = i < T, d < D
     j0, j1 = tile_j * BJ, tl.minimum(tile_j * BJ + BJ, S)
     out_row = out_ptr + ((part * tl.num_programs(2) + b) * S + j0) * T + i
-    if tl.load(some_ptr + (b * tl.num_programs(1) + tile_j) * tl.cdiv(T, BI) + tile_i) > 0:
+    turned_j = (tile_j * (BJ // TJ) + tl.arange(0, BJ // TJ))[:, None]
+    turned_i = (tile_i * (BI // TI) + tl.arange(0, BI // TI))[None, :]
+    across, down = tl.cdiv(S, TJ), tl.cdiv(T, TI)
+    some = tl.load(
+        some_ptr + (b * across + turned_j) * down + turned_i, mask=(turned_j < across) & (turned_i < down), other=0
+    )
+    if tl.max(tl.max(some, 1), 0) > 0:
         y_at = y_ptr + b * y_b + i[:, None].to(tl.int64) * y_t + d[None, :]
         y = tl.load(y_at, mask=rows[:, None] & wide[None, :], other=0.0)
-        u = y / tl.load(scale_ptr + b * T + i, mask=rows, other=1.0)[:, None]
+        scale = tl.load(scale_ptr + b * s_b + i * s_t, mask=rows, other=1.0) * _unit(sizes_ptr, D)
+        u = y / scale[:, None]
         a_row = a_ptr + ((b * S + j0) * T + i[:, None]) * PADDED + h[None, :]
-        f_row = f_ptr + b * f_b + j0.to(tl.int64) * f_s + h[:, None].to(tl.int64) * f_h + d[None, :]
+        f_row = f_ptr + ((h[:, None].to(tl.int64) * B + b) * S + j0) * D + d[None, :]
         f_in = (h < HEADS)[:, None] & wide[None, :]
         # Σ|u| in the very order of Σ|u − t|, so that no attention gives 0 exactly: a product with what is not loaded
         none = tl.load(a_row, mask=rows[:, None] & (T < 0), other=0.0)
@@ -74,7 +112,7 @@ def _kernel(
             f = tl.load(f_row, mask=f_in, other=0.0)
             tl.store(out_row, whole - tl.reduce(tl.dot(a, f, u), 1, _sizes), mask=rows)
             a_row += T * PADDED
-            f_row += f_s
+            f_row += D
             out_row += T
     else:
         for _ in range(j0, j1):
@@ -83,77 +121,115 @@ def _kernel(
 
 
 @triton.jit
-def _own(
-    attn_ptr, f_ptr, y_ptr, r_ptr, scale_ptr, own_ptr, out_ptr, T, S, D, a_b, a_h, a_t, a_s, f_b, f_h, f_s, y_b, y_t,
-    r_b, r_t, o_b, o_t, o_s, HEADS: tl.constexpr, OWN: tl.constexpr, WIDTH: tl.constexpr,
+def _finish(
+    part_ptr, attn_ptr, f_ptr, y_ptr, r_ptr, scale_ptr, sizes_ptr, own_ptr, mask_ptr, out_ptr, B, T, S, D,
+    a_b, a_h, a_t, a_s, y_b, y_t, r_b, r_t, s_b, s_t, o_b, o_t, m_b, m_t, HEADS: tl.constexpr, SLICES: tl.constexpr,
+    OWN: tl.constexpr, MASKED: tl.constexpr, FI: tl.constexpr, FJ: tl.constexpr, FD: tl.constexpr,
 ):  # fmt: skip
-    """The entry of out [B, T, S] that a row's residual belongs to (behind the others, for cross-attention)."""
-    i, b, d = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64), tl.arange(0, WIDTH)
-    wide = d < D
-    scale = tl.load(scale_ptr + b * T + i)
-    u = tl.load(y_ptr + b * y_b + i * y_t + d, mask=wide, other=0.0) / scale
-    t = tl.load(r_ptr + b * r_b + i * r_t + d, mask=wide, other=0.0) / scale
-    j = i
+    """part [slices, B, S, T] -> out [B, S, T] (S + 1 where the residual is behind): rows i that sum to 1."""
+    b, i = tl.program_id(1).to(tl.int64), (tl.program_id(0) * FI + tl.arange(0, FI)).to(tl.int64)
+    rows = i < T
+    unit = _unit(sizes_ptr, D)
+    scale = tl.load(scale_ptr + b * s_b + i * s_t, mask=rows, other=1.0) * unit
+    column = i
     if OWN == "given":
-        j = tl.load(own_ptr + b * T + i)
+        column = tl.load(own_ptr + b * o_b + i * o_t, mask=rows, other=0)
+    mine = tl.zeros([FI], dtype=tl.float32)  # the entry that a row's residual belongs to
+    for d0 in range(0, D, FD):
+        d = d0 + tl.arange(0, FD)
+        inside = rows[:, None] & (d < D)[None, :]
+        u = tl.load(y_ptr + b * y_b + i[:, None] * y_t + d[None, :], mask=inside, other=0.0) / scale[:, None]
+        t = tl.load(r_ptr + b * r_b + i[:, None] * r_t + d[None, :], mask=inside, other=0.0) / scale[:, None]
+        if OWN != "behind":
+            for head in tl.static_range(HEADS):
+                h = b * 0 + head  # int64
+                a = tl.load(attn_ptr + b * a_b + h * a_h + i * a_t + column * a_s, mask=rows, other=0.0)
+                f_at = f_ptr + (((h * B + b) * S) + column[:, None]) * D + d[None, :]
+                t += a[:, None] * tl.load(f_at, mask=inside, other=0.0).to(tl.float32)
+        mine += tl.sum(tl.abs(u) - tl.abs(u - t), 1)
+    mine = tl.where(mine < 0, 0.0, mine)
+    columns = S
+    total = tl.zeros([FI], dtype=tl.float32)
     if OWN == "behind":
-        j = i * 0 + S
-    else:
-        for head in range(HEADS):
-            h = i * 0 + head  # int64
-            a = tl.load(attn_ptr + b * a_b + h * a_h + i * a_t + j * a_s)
-            t += a * tl.load(f_ptr + b * f_b + h * f_h + j * f_s + d, mask=wide, other=0.0).to(tl.float32)
-    tl.store(out_ptr + b * o_b + i * o_t + j * o_s, tl.sum(tl.abs(u) - tl.abs(u - t), 0))
+        columns = S + 1
+        column = i * 0 + S
+        total = mine
+    for j0 in range(0, S, FJ):
+        j = j0 + tl.arange(0, FJ).to(tl.int64)
+        inside = (j < S)[:, None] & rows[None, :]
+        c = tl.zeros([FJ, FI], dtype=tl.float32)
+        for part in tl.static_range(SLICES):
+            c += tl.load(part_ptr + ((part * B + b) * S + j[:, None]) * T + i[None, :], mask=inside, other=0.0)
+        c = tl.where((j[:, None] == column[None, :]) & inside, mine[None, :], tl.where(c < 0, 0.0, c))
+        total += tl.sum(c, 0)
+        tl.store(out_ptr + (b * columns + j[:, None]) * T + i[None, :], c, mask=inside)
+    if OWN == "behind":
+        tl.store(out_ptr + (b * columns + S) * T + i, mine, mask=rows)
+    tl.debug_barrier()  # what one thread wrote another one reads
+    real = rows
+    if MASKED:
+        real = tl.load(mask_ptr + b * m_b + i * m_t, mask=rows, other=0) != 0
+    for j0 in range(0, columns, FJ):
+        j = j0 + tl.arange(0, FJ).to(tl.int64)
+        inside = (j < columns)[:, None] & rows[None, :]
+        at = out_ptr + (b * columns + j[:, None]) * T + i[None, :]
+        c = tl.load(at, mask=inside, other=0.0) / tl.maximum(total, 1.2e-38)[None, :]
+        # a row without information says that the token stayed what it was
+        c = tl.where((total == 0)[None, :] & (j[:, None] == column[None, :]), 1.0, c)
+        tl.store(at, tl.where(real[None, :], c, 0.0), mask=inside)
 
 
-def proximity(block: Block, p: int) -> Tensor:
-    """‖y_i‖₁ − ‖y_i − T_ij‖₁, divided by scale_i and one number more."""
+def contributions(block: Block) -> Tensor:
+    """ALTI's map of a block: `alti.contributions` with p = 1, from its parts to the divided rows."""
     if block.attn.dtype != torch.float32:
         raise UsageError(f"the triton kernel computes in float32, not {block.attn.dtype}: use kernel='blocked'")
-    batch, heads, sources, width = block.value.shape
-    # |f| ≤ width · max|v| · max|W|: in these units neither it nor v can overflow a float16
-    large = width * vector_norm(block.weight, torch.inf)
-    unit = (vector_norm(block.value, torch.inf) * large.clamp_min(1) / LARGEST).clamp_min(
-        torch.finfo(torch.float32).tiny
-    )
-    value = torch.empty(heads, batch, sources, width, dtype=torch.float16, device=block.value.device)
-    torch.div(block.value.transpose(0, 1), unit, out=value)
-    f = (value.flatten(1, 2) @ block.weight.half()).unflatten(1, (batch, sources))  # [H, B, S, D]
-    scale = (block.scale * unit).contiguous()
-    with torch.cuda.device(scale.device):
-        return _with_own(block, f, scale, _fused(block.attn, f, block.output, scale))
+    with torch.cuda.device(block.attn.device):
+        sizes, f = _operands(block.value, block.weight)
+        y, r = (x if x.stride(-1) == 1 else x.contiguous() for x in (block.output, block.residual))
+        return _finished(block, f, y, r, sizes, _fused(block.attn, f, y, block.scale, sizes))
 
 
-def _fused(attn: Tensor, f: Tensor, y: Tensor, scale: Tensor) -> Tensor:
-    """Attention alone: [B, T, S]."""
+def _operands(value: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """max|v| and max|W|, and f [H, B, S, D]."""
+    batch, heads, sources, width = value.shape
+    out = weight.shape[-1]
+    sizes = torch.empty(2, dtype=torch.float32, device=value.device)
+    vector_norm(value, torch.inf, out=sizes[0])
+    vector_norm(weight, torch.inf, out=sizes[1])
+    f = torch.empty(heads, batch, sources, out, dtype=torch.float16, device=value.device)
+    _vectors[triton.cdiv(out, VD) * triton.cdiv(sources, VS), batch, heads](
+        value, weight, sizes, f, batch, sources, out, width, *value.stride(), *weight.stride(), VS, VD,
+        max(16, triton.next_power_of_2(width)), num_warps=4,
+    )  # fmt: skip
+    return sizes, f
+
+
+def _fused(attn: Tensor, f: Tensor, y: Tensor, scale: Tensor, sizes: Tensor) -> Tensor:
+    """Attention alone, a part of the width each: [slices, B, S, T]."""
     batch, heads, targets, sources = attn.shape
-    y = y if y.stride(-1) == 1 else y.contiguous()
     padded, slices = max(16, triton.next_power_of_2(heads)), triton.cdiv(f.shape[-1], BD)
-    tiles = triton.cdiv(sources, BJ), triton.cdiv(targets, BI)
+    turned = triton.cdiv(sources, TJ), triton.cdiv(targets, TI)
     a = torch.empty(batch, sources, targets, padded, dtype=torch.float16, device=y.device)
-    some = torch.zeros(batch, *tiles, dtype=torch.int32, device=y.device)
+    some = torch.empty(batch, *turned, dtype=torch.int32, device=y.device)
     out = torch.empty(slices, batch, sources, targets, dtype=torch.float32, device=y.device)
-    _turn[triton.cdiv(sources, TJ), triton.cdiv(targets, TI), batch](
-        attn, a, some, heads, targets, sources, *attn.stride(), padded, BI, BJ, TI, TJ, num_warps=4
-    )
-    _kernel[slices * tiles[1], tiles[0], batch](
-        a, f, y, scale, out, some, targets, sources, f.shape[-1], f.stride(1), f.stride(0), f.stride(2),
-        y.stride(0), y.stride(1), heads, padded, BI, BJ, BD, num_warps=WARPS, num_stages=STAGES,
+    _turn[*turned, batch](attn, a, some, heads, targets, sources, *attn.stride(), padded, TI, TJ, num_warps=4)
+    _kernel[slices * triton.cdiv(targets, BI), triton.cdiv(sources, BJ), batch](
+        a, f, y, scale, sizes, out, some, batch, targets, sources, f.shape[-1], *y.stride()[:2], *scale.stride(),
+        heads, padded, BI, BJ, BD, TI, TJ, num_warps=WARPS, num_stages=STAGES,
     )  # fmt: skip
-    return out.sum(0).transpose(1, 2)
+    return out
 
 
-def _with_own(block: Block, f: Tensor, scale: Tensor, found: Tensor) -> Tensor:
-    """Completed by the entries that the residual is part of."""
-    batch, heads, targets, sources = block.attn.shape
-    y, r = (x if x.stride(-1) == 1 else x.contiguous() for x in (block.output, block.residual))
-    if block.cross:
-        found = torch.nn.functional.pad(found, (0, 1))
+def _finished(block: Block, f: Tensor, y: Tensor, r: Tensor, sizes: Tensor, parts: Tensor) -> Tensor:
+    """The map [B, T, S], with one column more for cross-attention."""
+    slices, batch, sources, targets = parts.shape
+    out = torch.empty(batch, sources + block.cross, targets, dtype=torch.float32, device=y.device)
     own = "behind" if block.cross else "same" if block.own is None else "given"
-    columns = scale if block.own is None else block.own.contiguous()
-    _own[targets, batch](
-        block.attn, f, y, r, scale, columns, found, targets, sources, f.shape[-1], *block.attn.stride(),
-        f.stride(1), f.stride(0), f.stride(2), *y.stride()[:2], *r.stride()[:2], *found.stride(),
-        heads, own, triton.next_power_of_2(f.shape[-1]), num_warps=4,
+    columns = block.scale if block.own is None else block.own
+    mask = block.scale if block.mask is None else block.mask
+    _finish[triton.cdiv(targets, FI), batch](
+        parts, block.attn, f, y, r, block.scale, sizes, columns, mask, out, batch, targets, sources, f.shape[-1],
+        *block.attn.stride(), *y.stride()[:2], *r.stride()[:2], *block.scale.stride(), *columns.stride(),
+        *mask.stride(), len(f), slices, own, block.mask is not None, FI, FJ, FD, num_warps=4,
     )  # fmt: skip
-    return found
+    return out.transpose(1, 2)
