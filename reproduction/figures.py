@@ -22,6 +22,8 @@ from reproduction.settings import BACKBONES, DATA, RESULTS, ROOT
 FIGURES = ROOT / "docs" / "figures"
 PAPER = ROOT / "reproduction" / "paper.json"
 SHOWN = ("Random", "Rollout", "Globenc", "Grad ℓ2", "G×I μ", "IG ℓ2", "ALTI", "IG signed", "Absence")
+MAPPED = "gte-small"  # the model whose maps are drawn
+FITTING = {"sst2": 4, "imdb": 2, "yelp": 2, "sva": 4}  # texts on a page
 LEFT_OUT = {"Attention", "G×I signed"}  # of the agreement: far from the others, they would press them together
 
 
@@ -92,7 +94,7 @@ def anisotropy() -> None:
 
 def layers() -> None:
     """Figures 9, 10 and 11."""
-    found = _read(RESULTS / "maps" / "default-sst2.json")["layers"]
+    found = _read(RESULTS / "maps" / f"{MAPPED}-sst2.json")["layers"]
     for name, plain in found.items():
         attribution = alti.Attribution.from_dict(plain)
         _save(attribution.plot("layers"), f"layers-{name.lower()}")
@@ -105,11 +107,11 @@ def saliency() -> None:
     if not (shutil.which("pdflatex") and shutil.which("pdftoppm")):
         print("saliency maps left out: pdflatex and pdftoppm are not here")
         return
-    for model, data in (("default", "sst2"), ("default", "yelp"), ("default", "imdb")):
-        texts = _read(RESULTS / "maps" / f"{model}-{data}.json")["saliency"]
+    for data in DATA:
+        texts = _read(RESULTS / "maps" / f"{MAPPED}-{data}.json")["saliency"]
         found = [
             replace(alti.Attribution.from_dict(plain), method=name, options={})
-            for text in texts[: 4 if data == "sst2" else 2]  # as many as fit on a page
+            for text in texts[: FITTING[data]]
             for name, plain in text.items()
         ]
         with tempfile.TemporaryDirectory() as folder:
@@ -120,7 +122,7 @@ def saliency() -> None:
             subprocess.run(first, **quiet)
             page = Image.open(Path(folder, "maps.png")).convert("RGB")
             ink = ImageChops.difference(page, Image.new("RGB", page.size, "white")).getbbox() or (0, 0, *page.size)
-            file = FIGURES / f"saliency-{model}-{data}.png"
+            file = FIGURES / f"saliency-{data}.png"
             ImageOps.expand(page.crop(ink), 12, "white").save(file)
             print(file)
 

@@ -117,7 +117,7 @@ def claims(cells: dict[str, Result]) -> str:
         )
     lines.append(
         "- on long texts ALTI stands out more than on short ones. Its comprehensiveness, divided by that of the best "
-        f"other method of the paper: {_standing_out(cells)}"
+        f"other method of the paper ({' / '.join(COUNTERPARTS)}): {_standing_out(cells)}"
     )
     lines.append(f"- ALTI over IG ℓ2, mean of the four data sets, released protocol: {_over_ig(cells)}")
     signed = ("IG signed", "ALTI logit", "Linear", "Absence")
@@ -158,10 +158,10 @@ def _standing_out(cells: dict[str, Result]) -> str:
     told = []
     for data in ("sva", "sst2", "imdb", "yelp"):
         ratios = []
-        for cell in (cell for cell in cells.values() if cell["data"] == data):
+        for cell in (cells[f"{b}-{data}"] for b in COUNTERPARTS if f"{b}-{data}" in cells):
             best = max(cell["means"][name][COMP][0] for name in OF_THE_PAPER if name != "ALTI")
             ratios.append(f"{cell['means']['ALTI'][COMP][0] / best:.2f}")
-        told.append(f"{NAMES[data]} {' and '.join(ratios)}")
+        told.append(f"{NAMES[data]} {' / '.join(ratios)}")
     return ", ".join(told)
 
 
@@ -260,7 +260,13 @@ def _next_best(at: dict[str, list[float]], i: int) -> str:
 def missing(cells: dict[str, Result]) -> str:
     lost = [f"{b} on {NAMES[d]}" for b in COUNTERPARTS for d in DATA if f"{b}-{d}" not in cells]
     seeds = results("agreement")["gte-small"]["models"]
+    short = [
+        f"{c['model']} on {NAMES[c['data']]}, {c['texts']} of {DATA[c['data']].texts:,} texts"
+        for c in cells.values()
+        if c["texts"] < DATA[c["data"]].texts
+    ]
     told = [f"Cells not measured yet: {', '.join(lost) or 'none'}."]
+    told += [f"Cells judged on fewer texts than were drawn, because the run was stopped: {'; '.join(short)}."] * bool(short)
     told += [f"Agreement: {seeds} of 10 fine-tuning seeds."] if seeds < 10 else []
     gone = [NAMES[d] for d in ("sst2", "imdb", "yelp") if not list(Path(RESULTS / "curves").glob(f"gte-small-{d}*"))]
     told += [f"Curves not drawn yet: {', '.join(gone)}."] if gone else []
