@@ -266,7 +266,7 @@ def missing(cells: dict[str, Result]) -> str:
         if c["texts"] < DATA[c["data"]].texts
     ]
     told = [f"Cells not measured yet: {', '.join(lost) or 'none'}."]
-    told += [f"Cells judged on fewer texts than were drawn, because the run was stopped: {'; '.join(short)}."] * bool(short)
+    told += [f"Cells judged on fewer texts, because the run was stopped: {'; '.join(short)}."] if short else []
     told += [f"Agreement: {seeds} of 10 fine-tuning seeds."] if seeds < 10 else []
     gone = [NAMES[d] for d in ("sst2", "imdb", "yelp") if not list(Path(RESULTS / "curves").glob(f"gte-small-{d}*"))]
     told += [f"Curves not drawn yet: {', '.join(gone)}."] if gone else []
