@@ -183,6 +183,21 @@ def test_compare_two_texts(page, model):
     page.wait(f"{READY} && document.querySelectorAll('.result').length === 1")
 
 
+def test_a_pair_of_texts(page, model):
+    page.click("#add")
+    write(page, "I slept well.", "pair")
+    same(scores(page), model.explain(TEXT, "I slept well."))
+    page.click("#compare")
+    write(page, "It is not bad", "other")
+    same(scores(page, panel=1), model.explain("It is not bad", "I slept well."))
+    assert "pair=I+slept+well." in page.run("location.hash")
+    page.click("#compare")
+    page.click("#add")
+    page.wait(f"{READY} && !document.querySelector('#results').innerText.includes('slept')")
+    assert "pair" not in page.run("location.hash")
+    same(scores(page), model.explain(TEXT))
+
+
 SEEN = """[document.querySelector('#text').value, document.querySelector('#other').value,
     document.querySelector('#results').innerText, document.querySelector('#mixing-title').textContent,
     document.querySelector('#mixed').innerText, document.querySelector('#layer').value,

@@ -89,7 +89,7 @@ const on = (id, event, act) => at(id).addEventListener(event, () => act(at(id)))
 const count = (field) => (field.value === "" ? null : Number(field.value));
 
 function wire() {
-  for (const name of ["text", "other"]) {
+  for (const name of ["text", "pair", "other"]) {
     on(name, "input", (field) => {
       Object.assign(state, { [name]: field.value, place: null });
       grow(field);
@@ -121,6 +121,7 @@ function wire() {
     rememberSoon();
     showGraph();
   });
+  on("add", "click", addPair);
   on("compare", "click", compare);
   on("theme", "click", switchTheme);
   on("link", "click", copyLink);
@@ -162,6 +163,12 @@ function wireMenus() {
 function again() {
   showControls(refresh);
   refresh();
+}
+
+function addPair() {
+  Object.assign(state, { pair: state.pair === null ? "" : null, place: null });
+  again();
+  if (state.pair !== null) at("pair").focus();
 }
 
 function compare() {

@@ -2,7 +2,7 @@
 
 import { classesShown, quoted } from "/cards.js";
 import { element } from "/paint.js";
-import { examples, method, model, MOST, readsClass, state, toggle, told } from "/state.js";
+import { examples, method, model, MOST, readsClass, readsPairs, state, toggle, told } from "/state.js";
 
 const TALLEST = 230; // pixels of a field that grows with its text
 const at = (id) => document.getElementById(id);
@@ -12,9 +12,14 @@ const radios = (name) => document.querySelectorAll(`[name=${name}]`);
 export function showControls(refresh) {
   const two = state.other !== null;
   at("text").value = state.text;
+  at("pair").value = state.pair ?? "";
+  at("paired").hidden = state.pair === null;
+  at("add").hidden = !readsPairs();
+  at("add").textContent = state.pair === null ? "Add a second text" : "Without a second text";
+  at("add").setAttribute("aria-pressed", String(state.pair !== null));
   at("other").value = state.other ?? "";
   at("second").hidden = !two;
-  at("compare").textContent = two ? "One text" : "Compare two texts";
+  at("compare").textContent = two ? "Stop comparing" : "Compare two texts";
   at("compare").setAttribute("aria-pressed", String(two));
   at("models").hidden = told.models.length < 2;
   at("model").value = state.model;
@@ -24,7 +29,7 @@ export function showControls(refresh) {
   showExamples(refresh);
   showMethods(refresh);
   showClasses();
-  for (const field of [at("text"), at("other")]) grow(field);
+  for (const field of [at("text"), at("pair"), at("other")]) grow(field);
 }
 
 export function grow(field) {

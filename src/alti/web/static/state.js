@@ -15,6 +15,7 @@ const EXAMPLES = {
 const START = {
   model: null,
   text: EXAMPLES.sequence()[1],
+  pair: null, // what the model reads behind the text
   other: null, // the text to compare with
   methods: ["alti", "absence"],
   target: null, // null: the predicted class
@@ -36,11 +37,13 @@ export const model = () => told.models.find((one) => one.name === state.model);
 export const method = (spec) => told.methods.find((one) => one.name === nameOf(spec));
 export const texts = () => (state.other === null ? [state.text] : [state.text, state.other]);
 export const examples = () => (EXAMPLES[model().kind] ?? EXAMPLES.sequence)(model().mask);
+export const readsPairs = () => ["sequence", "encoder"].includes(model().kind);
 export const readsClass = () => state.methods.some((spec) => method(spec).classes);
 
 export function questionOf(text) {
   const { model, methods, target, position } = state;
-  return { model, text, methods, target: readsClass() ? target : null, position };
+  const text_pair = state.pair?.trim() ? state.pair : null;
+  return { model, text, text_pair, methods, target: readsClass() ? target : null, position };
 }
 
 export function address() {
@@ -94,6 +97,7 @@ export function fit(keepsText) {
   const known = Object.values(EXAMPLES).flatMap((made) => made(model().mask));
   if (!keepsText && known.includes(state.text) && !examples().includes(state.text)) state.text = examples()[0];
   if (model().kind === "token") state.position ??= 1;
+  if (!readsPairs()) state.pair = null;
 }
 
 export function toggle(name, on) {
