@@ -473,6 +473,15 @@ def test_a_table_of_methods():
     assert r"\altiword{0}{black}{dull}" in latex.table(pair())
 
 
+def test_a_table_of_tokens():
+    found = latex.table(made("good so bad", scores=[0.4, 0.1, -0.2]), words=False)
+    assert r"{\color{gray}[CLS]} \altiword{4}{white}{good}" in found  # [CLS] has 9, and shades nothing
+    tokens = latex.table(pair(), words=False)
+    assert r"\altiword{0}{black}{du}\altiword{0}{black}{ll}" in tokens
+    assert tokens.count("[SEP]") == 2
+    assert pair().to_latex(words=False) == tokens
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -190,8 +190,8 @@ class Attribution:
 
         return f"<style>{STYLE}</style>{fragment(self)}"
 
-    def to_latex(self, *, document: bool = False) -> str:
+    def to_latex(self, *, document: bool = False, words: bool = True) -> str:
         """The paper's saliency map: a table to \\input, or a document that compiles on its own."""
         from alti import latex
 
-        return latex.document(self) if document else latex.table(self)
+        return (latex.document if document else latex.table)(self, words=words)

@@ -80,7 +80,7 @@ def save(found: "list[Attribution]", page: Path | None, document: Path | None, t
     if page and found:
         write(page, html.page(found, words=not tokens))
     if document and found:
-        write(document, latex.document(found))
+        write(document, latex.document(found, words=not tokens))
 
 
 def drawing(file: Path | None, kind: str) -> "Callable[[Attribution, bool], None]":

@@ -92,24 +92,24 @@ _PREAMBLE = (
 )
 
 
-def document(found: "Attribution | Sequence[Attribution]") -> str:
+def document(found: "Attribution | Sequence[Attribution]", *, words: bool = True) -> str:
     """A document that compiles on its own, with pdflatex or one of its successors."""
-    return f"{_PREAMBLE}{_table(found, 'longtable')}\\end{{document}}\n"
+    return f"{_PREAMBLE}{_table(found, 'longtable', words)}\\end{{document}}\n"
 
 
-def table(found: "Attribution | Sequence[Attribution]") -> str:
+def table(found: "Attribution | Sequence[Attribution]", *, words: bool = True) -> str:
     r"""A table to \input into a paper: a row for each attribution, its method and the coloured text."""
-    return _table(found, "tabular")
+    return _table(found, "tabular", words)
 
 
-def _table(found: "Attribution | Sequence[Attribution]", environment: str) -> str:
+def _table(found: "Attribution | Sequence[Attribution]", environment: str, words: bool) -> str:
     rows = []
     for group in together(found):
         if head := _head(group[0]):
             rows.append(rf"\multicolumn{{2}}{{@{{}}p{{\linewidth}}@{{}}}}{{\raggedright {head}}}\tabularnewline[2pt]")
         for one in group:
             name = escaped(method_of(one)).replace(r"\_", r"\_\allowbreak{}").replace(":", r":\allowbreak{}")
-            texts = _lines(one)
+            texts = _lines(one, words)
             rows += [
                 rf"\raggedright {left} & \raggedright {text}\tabularnewline"
                 for left, text in zip_longest([name], texts, fillvalue="")
@@ -127,10 +127,10 @@ def _head(found: "Attribution") -> str:
     return " ".join(part for part in (label, chance) if part)
 
 
-def _lines(found: "Attribution") -> list[str]:
+def _lines(found: "Attribution", words: bool) -> list[str]:
     """The texts of an attribution, cut where the user begins a line: a page can end between rows, not in one."""
-    shown = passages(found)
-    scores = [piece.score for passage in shown for piece in passage if piece.score is not None]
+    shown = passages(found, words=words)
+    scores = [piece.score for passage in shown for piece in passage if piece.score is not None and not piece.special]
     finite = [score for score in scores if math.isfinite(score)]
     low = max(min(finite, default=0.0), 0.0)  # of signed scores, what speaks for the label is shaded: 0 stays white
     high = max(finite, default=0.0)
@@ -155,9 +155,10 @@ def bin_of(score: float, low: float, high: float) -> int:
 
 
 def _piece(piece: Piece, joined: bool, low: float, high: float) -> str:
-    """A word in its boxes; what has no score is a space or, in grey, what was cut."""
-    if piece.score is None:
-        words = " ".join(escaped(word) for word in piece.text.split())
+    """A word in its boxes; in grey special tokens and what was cut; else what has no score is a space."""
+    if piece.score is None or piece.special:
+        text = piece.text or " ".join(token for token, _ in piece.tokens)
+        words = " ".join(escaped(word) for word in text.split())
         return rf" {{\color{{gray}}{words}}} " if words else "\n"
     number = bin_of(piece.score, low, high)
     ink = "white" if painted(f"#{BINS[number]}").ink == WHITE else "black"

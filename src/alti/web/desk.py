@@ -88,8 +88,8 @@ class Desk:
         found = [one for each in questions for one in self._all(self._model(each), each, layers=False)]
         if asked["format"] == "json":
             return _json([one.to_dict() for one in found])
-        made = html.page(found, words=asked["words"]) if asked["format"] == "html" else latex.document(found)
-        return made.encode()
+        written = html.page if asked["format"] == "html" else latex.document
+        return written(found, words=asked["words"]).encode()
 
     def _model(self, asked: dict[str, Any]) -> Model:
         """The model that is asked for, once the text is known to be short enough."""
