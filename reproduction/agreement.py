@@ -59,11 +59,11 @@ def measured(scores: list[list[Any]], predictions: list[Any]) -> dict[str, list[
 
 
 def explained(backbone: str, seed: int, count: int) -> dict[str, Any]:
-    """Every method's scores on the same texts, kept in a file for each model."""
-    file = BUILD / "scores" / f"{backbone}-sst2-{seed}-{count}.npz"
-    if not file.is_file():
-        model = alti.load(model_name(backbone, "sst2", seed), dtype="float32")
-        sentences, kept = texts("sst2", count), {}
+    """Every method's scores on the same texts, kept in a file for each model (and taken from it once that is gone)."""
+    file, place = BUILD / "scores" / f"{backbone}-sst2-{seed}-{count}.npz", model_name(backbone, "sst2", seed)
+    model = alti.load(place, dtype="float32") if not file.is_file() or Path(str(place)).is_dir() else None
+    if model and not _is_of(file, model):
+        sentences, kept = texts("sst2", count), {"weights": np.array(model.fingerprint())}
         for name in methods():
             method, options = alti.bench.parsed(METHODS[name])
             found = list(model.explain_all(sentences, method=method, **options))
@@ -79,6 +79,14 @@ def explained(backbone: str, seed: int, count: int) -> dict[str, Any]:
         ends = np.cumsum(stored["lengths"])[:-1]
         scores = {name: np.split(stored[name], ends) for name in methods()}
         return scores | {"predictions": stored["predictions"]}
+
+
+def _is_of(file: Path, model: alti.Model) -> bool:
+    """Whether a file holds the scores of these very weights, and not of an earlier training."""
+    if not file.is_file():
+        return False
+    with np.load(file) as stored:
+        return "weights" in stored and str(stored["weights"]) == model.fingerprint()
 
 
 def published(file: Path) -> dict[str, Any]:

@@ -8,7 +8,9 @@ import json
 import sys
 from pathlib import Path
 
-from alti.train import CARD, Recipe, train
+from safetensors import safe_open
+
+from alti.train import Recipe, train
 from reproduction.settings import BACKBONES, BUILD, DATA, RESULTS, data_file, model_name, write
 
 
@@ -40,6 +42,15 @@ def origin(backbone: str) -> str:
     return f"{told['what']} ({', '.join(told['packages'])})"
 
 
+def dtype_of(backbone: str) -> str | None:
+    """In which precision a local folder holds the weights."""
+    file = BUILD / "checkpoints" / backbone / "model.safetensors"
+    if not file.is_file():
+        return None
+    with safe_open(file, "pt") as weights:
+        return str(weights.get_tensor(next(iter(weights.keys()))).dtype).removeprefix("torch.")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("backbone", choices=BACKBONES)
@@ -48,11 +59,9 @@ def main() -> None:
     parser.add_argument("--saves", type=int, default=5)
     asked = parser.parse_args()
     out = Path(str(model_name(asked.backbone, asked.data, asked.seed)))
-    if not (out / CARD).is_file():  # written last
-        card = train(recipe_of(asked.backbone, asked.data, asked.seed), out, saves=asked.saves, watch=_tell)
-        print(f"{out}: accuracy {card['accuracy']:.4f}")
-    card = json.loads((out / CARD).read_text(encoding="utf-8"))
-    write(RESULTS / "cards" / f"{out.name}.json", card | {"checkpoint": origin(asked.backbone), "data": asked.data})
+    card = train(recipe_of(asked.backbone, asked.data, asked.seed), out, saves=asked.saves, watch=_tell)
+    card |= {"checkpoint": origin(asked.backbone), "checkpoint_dtype": dtype_of(asked.backbone), "data": asked.data}
+    write(RESULTS / "cards" / f"{out.name}.json", card)
 
 
 def _tell(step: int, steps: int) -> None:

@@ -110,3 +110,16 @@ def test_a_cache_is_refused():
 def test_something_else_than_a_model_is_refused():
     with pytest.raises(alti.UnsupportedModelError, match="Linear is not a transformers model"):
         alti.check(torch.nn.Linear(2, 2), {})
+
+
+@pytest.mark.parametrize("kernel", ["reference", "blocked", "numba"])
+@pytest.mark.parametrize("family", ["gemma2", "granite"])
+def test_attention_that_adds_nothing(family, kernel):
+    """An ablated head projection: every token stays what it was."""
+    config = {"residual_multiplier": 0.0} if family == "granite" else {}
+    model = tiny.build(family, **config)
+    if family == "gemma2":
+        model.layers[1].self_attn.o_proj.weight.data.zero_()
+    block = alti.trace(model, tiny.inputs(model, lengths=(6,)))[1]
+    torch.testing.assert_close(alti.contributions(block, kernel=kernel), torch.eye(6, dtype=block.attn.dtype)[None])
+    torch.testing.assert_close(alti.norms(block), torch.eye(6, dtype=block.attn.dtype)[None])

@@ -5,6 +5,7 @@ import torch
 
 import alti
 from alti.methods import Inputs, Target, options_of, run, summary_of
+from alti.methods.gradients import _start
 from test_families import POST_NORM
 
 import tiny
@@ -171,3 +172,29 @@ def test_a_method_of_ones_own():
         assert found.layers is None
     finally:
         del alti.METHODS["first_token"]
+
+
+HALF = "A gorgeous, witty, seductive movie.", "The plot is a tedious mess, and nobody cares.", "It is not bad at all."
+
+
+@pytest.mark.parametrize("method", ["gradient", "input_x_gradient", "integrated_gradients"])
+def test_gradients_of_a_confident_model_survive_half_precision(method):
+    """They are p (1 − p) times something, and a float16 ends at 6e-8."""
+    options = {"steps": 10} if method == "integrated_gradients" else {}
+    full, half = (alti.load(device="cpu", dtype=dtype) for dtype in ("float32", "float16"))
+    for text in HALF:
+        one, other = (model.explain(text, method=method, **options) for model in (full, half))
+        assert one.probability > 0.98
+        torch.testing.assert_close(other.scores, one.scores, rtol=0, atol=0.02 * float(one.scores.max()))
+
+
+@pytest.mark.parametrize("at", ["word", "embedding"])
+def test_integrated_gradients_start_from_the_vector_that_the_model_gives_a_token(at):
+    model = tiny.build("gemma3_text", "AutoModelForCausalLM", dtype=torch.float32)  # scales its embeddings
+    batch = tiny.inputs(model, lengths=(5,))
+    inputs = Inputs(batch, special=torch.zeros(1, 5, dtype=torch.bool), pad_id=3)
+    vectors = torch.zeros(1, 5, tiny.WIDTH)
+    start = _start(model, inputs, vectors, at, "pad")
+    words = model.get_input_embeddings()
+    torch.testing.assert_close(start, words(torch.full((1, 5), 3)))
+    assert not torch.allclose(start[0, 0], words.weight[3])

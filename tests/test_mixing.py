@@ -291,10 +291,12 @@ def test_wrong_options():
         alti.contributions(block, p=3)
     with pytest.raises(alti.UsageError, match="kernel = 'cuda' does not exist: choose auto, numba, blocked, reference"):
         alti.contributions(block, kernel="cuda")
-    with pytest.raises(alti.UsageError, match="kernel = 'gram' computes no l1 on cpu: choose auto, numba, blocked"):
+    with pytest.raises(
+        alti.UsageError, match="kernel = 'gram' computes no l1 in float64 on cpu: choose auto, numba"
+    ):
         alti.contributions(block, kernel="gram")
     with pytest.raises(
-        alti.UsageError, match="kernel = 'numba' computes no lengths on cpu: choose auto, gram, blocked"
+        alti.UsageError, match="kernel = 'numba' computes no lengths in float64 on cpu: choose auto, gram, blocked"
     ):
         alti.norms(block, kernel="numba")
     with pytest.raises(alti.UsageError, match="at least one layer"):
@@ -367,3 +369,27 @@ def test_cross_attention_of_a_model(family):
         if block.cross:
             padded = ~batch["attention_mask"].bool()
             assert (c[..., :-1].transpose(1, 2)[padded] == 0).all()
+
+
+def test_a_gpu_in_float64_takes_a_kernel_that_computes_in_it():
+    assert alti.kernels.pick("auto", "l1", "cuda", torch.float64).__name__ == "alti.kernels.blocked"
+
+
+def test_numba_works_after_a_call_in_inference_mode(monkeypatch):
+    monkeypatch.setattr("alti.kernels.numba._kept", {})
+    block = random_block()
+    with torch.inference_mode():
+        inside = alti.contributions(block, kernel="numba")
+    torch.testing.assert_close(alti.contributions(block, kernel="numba"), inside.clone())
+
+
+def test_numba_leaves_its_own_threads_alone():
+    import numba
+
+    before, threads = numba.get_num_threads(), torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        alti.contributions(random_block(), kernel="numba")
+        assert numba.get_num_threads() == before
+    finally:
+        torch.set_num_threads(threads)

@@ -360,3 +360,21 @@ def test_half_precision_checkpoints_are_read_in_float32_on_a_cpu(folder, tmp_pat
     tiny.tokenizer().save_pretrained(tmp_path)
     assert alti.load(tmp_path, device="cpu").dtype == "float32"
     assert alti.load(tmp_path, device="cpu", dtype="auto").dtype == "float16"
+
+
+def test_fingerprints_tell_weights_apart():
+    one, other = (alti.Model(tiny.build("bert"), None) for _ in range(2))
+    assert one.fingerprint() == other.fingerprint()
+    with torch.no_grad():
+        other.model.encoder.layer[1].output.dense.weight.flatten()[20:].mul_(1.5)
+    assert one.fingerprint() != other.fingerprint()
+
+
+def test_a_model_in_training_mode_is_checked_without_dropout(folder):
+    model = alti.load(folder)
+    model.model.train()
+    state = torch.get_rng_state()
+    model.check()
+    model.completeness()
+    assert torch.equal(torch.get_rng_state(), state)
+    assert model.model.training

@@ -130,6 +130,21 @@ def test_a_norm_that_is_not_centred_as_the_model_does_is_caught(family, monkeypa
     assert_caught(family)
 
 
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_an_error_in_one_short_text_of_many_is_caught(side, monkeypatch):
+    hear = blocks._Reader.hear
+
+    def wrong(self, probs, value):
+        value = value.clone()
+        value[7] *= 1.5
+        hear(self, probs, value)
+
+    monkeypatch.setattr(blocks._Reader, "hear", wrong)
+    model = tiny.build("bert")
+    with pytest.raises(alti.DecompositionError):
+        alti.walk(model, tiny.inputs(model, side=side, lengths=(9, *[5] * 20)), lambda block: None)
+
+
 @pytest.mark.parametrize("family", ["llama", "mistral", "qwen3", "gemma3_text"])
 def test_wrong_head_grouping_is_caught(family, monkeypatch):
     hear = blocks._Reader.hear

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import alti
-from alti.train import Recipe, train
+from alti.train import Recipe, _ByLength, train
 
 import tiny
 
@@ -96,6 +96,14 @@ def test_a_seed_makes_it_repeatable(checkpoint, data, tmp_path):
     one, same, other = (weights(tmp_path / name) for name in "abc")
     assert all(torch.equal(one[name], same[name]) for name in one)
     assert not all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_batches_are_of_similar_length():
+    lengths = [1 + i * 7 % 50 for i in range(1003)]
+    order = list(_ByLength(lengths, 8, seed=0))
+    assert sorted(order) == list(range(1003))
+    spread = [max(batch) - min(batch) for i in range(0, 1003, 8) if (batch := [lengths[j] for j in order[i : i + 8]])]
+    assert max(spread) <= 2
 
 
 @pytest.mark.parametrize(

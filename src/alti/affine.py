@@ -49,7 +49,9 @@ def norm(module: nn.Module, x: Tensor, y: Tensor) -> Norm:
     gain, shift, centred = _probe(module, x)
     found = Norm(gain, shift, x[..., 0], centred)
     direction = found.linear(x)  # y − shift is this, times 1 / std: no need to know where the module keeps its eps
-    scale = ((y - shift) * direction).sum(-1) / direction.square().sum(-1).clamp_min(torch.finfo(dtype).tiny)
+    length = direction.square().sum(-1)
+    scale = ((y - shift) * direction).sum(-1) / length
+    scale = scale.where(length > 0, 1)  # of a vector that is 0 any number is right, and 0 could not be divided by
     return Norm(gain, shift, scale, centred)
 
 

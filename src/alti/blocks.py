@@ -27,6 +27,7 @@ Report = Callable[["Block", Tensor], None]
 
 LIMITS = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 2e-2}
 FLOAT32_NORM_LIMIT = 1e-6  # for a float64 model whose norm computes in float32
+_largest = partial(torch.linalg.vector_norm, ord=torch.inf, dim=-1)
 COMPARED = 16  # positions at which `walk` compares, at least one of each text; a wrong entry is wrong at every one
 
 
@@ -277,7 +278,8 @@ class _Reader:
             block = _carried(block, self.calls["branch_norm"])
         if site.branch_scale:
             factor = getattr(self.config, site.branch_scale)
-            block = replace(block, scale=block.scale * factor, bias=block.bias * factor, output=block.output * factor)
+            scaled = {name: getattr(block, name) * factor for name in ("weight", "bias", "output")}
+            block = replace(block, **scaled)  # not its scale, which is above 0
         return block
 
     def _carry(self, site: Site, layer: nn.Module, args: tuple[Any, ...], output: Any) -> None:
@@ -301,15 +303,19 @@ class _Reader:
         return _relative(some.rebuilt(), some.output, some.mask)
 
     def _some(self, block: Block) -> Block:
-        """The rows that are compared: all, or some spread evenly over the text."""
+        """The rows that are compared: all, or some spread evenly over each text, its last one among them."""
         batch, targets = block.output.shape[:2]
         if self.compared is None or batch * targets <= self.compared:
             return block
-        step = -(-targets // max(1, self.compared // batch))
-        every = slice((targets - 1) % step, None, step)  # the last position is one of them
+        count = max(1, self.compared // batch)
+        if block.mask is not None:
+            real = block.mask.cumsum(-1)  # [B, T]  how many there are up to here
+            wanted = real[:, -1:] * torch.arange(1, count + 1, device=real.device)  # [B, n]
+            return block.rows(torch.searchsorted(real, -(-wanted // count)))
+        step = -(-targets // count)
+        every = slice((targets - 1) % step, None, step)
         some = {name: getattr(block, name)[:, every] for name in ("scale", "residual", "bias", "output")}
-        mask = None if block.mask is None else block.mask[:, every]
-        return replace(block, attn=block.attn[:, :, every], mask=mask, **some)  # only ever rebuilt: needs no `own`
+        return replace(block, attn=block.attn[:, :, every], **some)  # only ever rebuilt: needs no `own`
 
     def _mask(self, stack: Stack, x: Tensor) -> Tensor | None:
         decoder = self.config.is_encoder_decoder and any(site.cross for site in stack.sites)
@@ -389,10 +395,5 @@ def _relative(
         part, dtype = by
         rounding = 8 * torch.finfo(dtype).eps / LIMITS.get(dtype, 1.0)
         size = torch.minimum(size, _largest(part).maximum(rounding * size))
-    error = _largest(rebuilt - real) / size.clamp_min(torch.finfo(rebuilt.dtype).tiny)
+    error: Tensor = _largest(rebuilt - real) / size.clamp_min(torch.finfo(rebuilt.dtype).tiny)
     return error.max() if mask is None else error.where(mask, 0).max()
-
-
-def _largest(x: Tensor) -> Tensor:
-    size: Tensor = torch.linalg.vector_norm(x, torch.inf, dim=-1)
-    return size

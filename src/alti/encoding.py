@@ -43,7 +43,7 @@ class Encoder:
                 "(tokenizer.json)"
             )
         inner = network(model)
-        self.tokenizer, self.device = tokenizer, inner.device
+        self.tokenizer, self.model = tokenizer, inner
         self.takes_types = "token_type_ids" in signature(inner.forward).parameters
         self.vocabulary = inner.get_input_embeddings().weight.shape[0]
         self.special = {i for role in _ROLES if (i := getattr(tokenizer, f"{role}_token_id", None)) is not None}
@@ -108,7 +108,7 @@ class Encoder:
         length = max(len(text.ids) for text in texts)
 
         def padded(rows: list[list[int]], fill: int) -> Tensor:
-            return torch.tensor([row + [fill] * (length - len(row)) for row in rows], device=self.device)
+            return torch.tensor([row + [fill] * (length - len(row)) for row in rows], device=self.model.device)
 
         tensors = {
             "input_ids": padded([text.ids for text in texts], self.pad),

@@ -23,9 +23,10 @@ from alti.encoding import Encoded, Encoder
 from alti.linear import completeness, require_complete
 from alti.methods import Inputs, Target
 from alti.outputs import logits_at, logits_of
-from alti.structure import family_of, network, stacks_of
+from alti.structure import evaluating, family_of, network, stacks_of
 from alti.targets import Head
 
+SAMPLED = 64  # numbers of a tensor, or up to twice as many, that its fingerprint reads
 WINDOW = 16  # batches whose texts explain_all sorts by length
 SENTENCES = ("A clever blend of fact and fiction.", "Nobody expected the second half to drag quite so badly, did they?")
 
@@ -272,7 +273,9 @@ class Model:
         position = 0 if kind == "token" else None
         task = self.task(text, None, Request(position=position, truncate=True))
         inputs, target = self.batch([task], Request())
-        index = logits_of(network(self.model)(**inputs.tensors, return_dict=True), target.position).argmax(-1)
+        with torch.no_grad(), evaluating(self.model):
+            output = network(self.model)(**inputs.tensors, return_dict=True)
+        index = logits_of(output, target.position).argmax(-1)
         missing = completeness(
             self.model,
             inputs.tensors,
@@ -291,7 +294,7 @@ class Model:
             return
         task = self.task(SENTENCES[0], None, self._request("alti", None, None, False, True, {}))
         tensors = self.encoder.collate([task.encoded]).tensors
-        with torch.enable_grad():
+        with torch.enable_grad(), evaluating(self.model):
             output = network(self.model)(**tensors, output_hidden_states=True, return_dict=True)
             if not output.hidden_states[-1].requires_grad:  # every weight is frozen
                 return
@@ -304,10 +307,11 @@ class Model:
             )
 
     def fingerprint(self) -> str:
-        """A hash that tells one set of weights from another: names, shapes and the first numbers of each tensor."""
+        """A hash that tells one set of weights from another: names, shapes and numbers from all over each tensor."""
         digest = hashlib.sha256()
         for name, tensor in network(self.model).state_dict().items():
-            digest.update(f"{name} {list(tensor.shape)} {tensor.flatten()[:8].tolist()}".encode())
+            some = tensor.flatten()[:: max(1, tensor.numel() // SAMPLED)]
+            digest.update(f"{name} {list(tensor.shape)} {some.tolist()}".encode())
         return digest.hexdigest()[:16]
 
     def in_float32(self) -> "Model":

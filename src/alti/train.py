@@ -31,7 +31,11 @@ SAVES = 20  # times the state of an unfinished run is written; the last is kept
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What is trained on what, and how. The same recipe gives the same weights on the same machine."""
+    """What is trained on what, and how.
+
+    The same recipe gives the same weights on the same CPU; a GPU adds some sums in any order, so that a second run
+    differs in its last digits.
+    """
 
     checkpoint: str
     data: str
@@ -240,8 +244,9 @@ class _ByLength(Sampler[int]):
         pools = [order[i : i + POOL * self.batch] for i in range(0, len(order), POOL * self.batch)]
         ranked = [i for pool in pools for i in sorted(pool, key=lambda i: self.lengths[i])]
         batches = [ranked[i : i + self.batch] for i in range(0, len(ranked), self.batch)]
+        short = [batches.pop()] if len(batches[-1]) < self.batch else []  # last, or all behind it would be cut anew
         draw.shuffle(batches)
-        return (i for batch in batches for i in batch)
+        return (i for batch in [*batches, *short] for i in batch)
 
 
 class _Trainer(transformers.Trainer):

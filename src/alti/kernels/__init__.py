@@ -15,6 +15,8 @@ from functools import cache
 from importlib import import_module
 from types import ModuleType
 
+import torch
+
 from alti._errors import UsageError
 
 
@@ -24,10 +26,14 @@ class Kernel:
 
     tasks: tuple[str, ...] = ("l1", "l2", "lengths")
     device: str | None = None  # None: every one
+    dtype: torch.dtype | None = None
+
+    def can(self, task: str, device: str, dtype: torch.dtype) -> bool:
+        return task in self.tasks and self.device in (None, device) and self.dtype in (None, dtype)
 
 
 KERNELS: dict[str, Kernel] = {  # "auto" takes the first that can
-    "triton": Kernel(("l1",), "cuda"),
+    "triton": Kernel(("l1",), "cuda", torch.float32),
     "numba": Kernel(("l1",), "cpu"),
     "gram": Kernel(("l2", "lengths")),
     "blocked": Kernel(),
@@ -35,15 +41,16 @@ KERNELS: dict[str, Kernel] = {  # "auto" takes the first that can
 }
 
 
-def pick(name: str, task: str, device: str) -> ModuleType:
+def pick(name: str, task: str, device: str, dtype: torch.dtype) -> ModuleType:
     """The kernel of that name for a task; "auto" is what ALTI_KERNEL says, or the fastest that works here."""
     wanted = os.environ.get("ALTI_KERNEL", "auto") if name == "auto" else name
-    able = [key for key, kernel in KERNELS.items() if task in kernel.tasks and kernel.device in (None, device)]
+    able = [key for key, kernel in KERNELS.items() if kernel.can(task, device, dtype)]
     if wanted == "auto":
         wanted = next(key for key in able if _works(key))
     if wanted not in able:
         where = "kernel" if wanted == name else "the environment variable ALTI_KERNEL"
-        what = f"computes no {task} on {device}" if wanted in KERNELS else "does not exist"
+        kind = str(dtype).removeprefix("torch.")
+        what = f"computes no {task} in {kind} on {device}" if wanted in KERNELS else "does not exist"
         raise UsageError(f"{where} = {wanted!r} {what}: choose auto, {', '.join(able)}")
     return import_module(f"alti.kernels.{wanted}")
 

@@ -175,11 +175,12 @@ def proximity(block: Block, p: int) -> Tensor:
 @contextmanager
 def _torch_threads_kept() -> Iterator[None]:
     """numba takes as many threads as torch does; its pool sets OpenMP's number, which is torch's too."""
-    threads = torch.get_num_threads()
+    threads, own = torch.get_num_threads(), numba.get_num_threads()
     try:
         numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
         yield
     finally:
+        numba.set_num_threads(own)
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
 
@@ -194,7 +195,8 @@ def _vectors(value: Tensor, weight: Tensor) -> Tensor:
     count = math.prod(shape)
     kept = _kept.get(value.dtype)
     if kept is None or len(kept) < count:
-        kept = torch.empty(count, dtype=value.dtype)
+        with torch.inference_mode(False):  # a buffer made in that mode could not be written outside of it
+            kept = torch.empty(count, dtype=value.dtype)
         if count <= KEPT:
             _kept[value.dtype] = kept
     return torch.matmul(value.transpose(0, 1).flatten(1, 2), weight, out=kept[:count].view(shape))

@@ -16,7 +16,6 @@ import triton.language as tl
 from torch import Tensor
 from torch.linalg import vector_norm
 
-from alti._errors import UsageError
 from alti.blocks import Block
 
 BI, BJ, BD, WARPS, STAGES = 64, 128, 128, 4, 4
@@ -181,8 +180,6 @@ def _finish(
 
 def contributions(block: Block) -> Tensor:
     """ALTI's map of a block: `alti.contributions` with p = 1, from its parts to the divided rows."""
-    if block.attn.dtype != torch.float32:
-        raise UsageError(f"the triton kernel computes in float32, not {block.attn.dtype}: use kernel='blocked'")
     with torch.cuda.device(block.attn.device):
         sizes, f = _operands(block.value, block.weight)
         y, r = (x if x.stride(-1) == 1 else x.contiguous() for x in (block.output, block.residual))

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from alti._errors import LoadError, UsageError
 from alti.linear import Point, entering
 from alti.methods.registry import Inputs, Scores, Target, method
-from alti.outputs import logits_of, probabilities
+from alti.outputs import kind_of, logits_of, probabilities
 from alti.structure import evaluating, network
 
 Aggregate = Literal["l2", "mean_abs", "sum"]
@@ -16,6 +16,7 @@ Of = Literal["probability", "logit"]
 Baseline = Literal["auto", "mask", "zero", "pad"]
 
 AT_ONCE = 64  # texts that integrated gradients puts through the model together
+MAGNIFIED = 2.0**10  # on a path of half precision, where p (1 − p) is everything from 1/4 to nearly 0
 
 
 @method
@@ -74,12 +75,13 @@ def integrated_gradients(
         raise UsageError(f"steps = {steps} is not a number of steps: give 1 or more")
     vectors, _, output = _slopes(model, inputs, target, at, of)
     index = _index(output, target)
+    larger = MAGNIFIED if vectors.dtype.itemsize < 4 else 1.0
     at_once = 1 if network(model).config.pad_token_id is None else AT_ONCE  # then some classifiers take one at a time
 
     def value(given: Tensor, index: Tensor, position: Tensor | None, *tensors: Tensor) -> Tensor:
         with evaluating(model), entering(model, at, lambda _: given):
             found = network(model)(**dict(zip(inputs.tensors, tensors, strict=True)), return_dict=True)
-        return _value(model, found, Target(index, position), of)
+        return larger * _value(model, found, Target(index, position), of)
 
     with torch.enable_grad():
         scores, gap = IntegratedGradients(value, multiply_by_inputs=True).attribute(
@@ -90,7 +92,7 @@ def integrated_gradients(
             internal_batch_size=max(at_once, len(vectors)),
             return_convergence_delta=True,
         )
-    scores, extra = scores.detach(), {"gap": gap.detach()}
+    scores, extra = scores.detach() / larger, {"gap": gap.detach() / larger}
     return Scores(aggregated(scores, aggregate, inputs), output=output, vectors=scores, extra=extra)
 
 
@@ -109,8 +111,17 @@ def _slopes(model: nn.Module, inputs: Inputs, target: Target, at: Point, of: Of)
     with torch.enable_grad(), evaluating(model), entering(model, at, leaf):
         output = network(model)(**inputs.tensors, return_dict=True)
         value = _value(model, output, target, of)
-    (slopes,) = torch.autograd.grad(value.sum(), leaves)
-    return leaves[0].detach(), slopes, output
+        larger = _larger(model, output, value) if of == "probability" else torch.ones_like(value)
+    (slopes,) = torch.autograd.grad((larger * value).sum(), leaves)
+    return leaves[0].detach(), slopes / larger[:, None, None], output
+
+
+def _larger(model: nn.Module, output: Any, value: Tensor) -> Tensor:
+    """Powers of two [B] that keep a gradient from vanishing in half precision: of a confident model it is p (1 − p)."""
+    value, config = value.detach(), network(model).config
+    if output.logits.dtype.itemsize >= 4 or kind_of(config, output.logits.shape[-1]) == "value":
+        return torch.ones_like(value)
+    return (value * (1 - value)).clamp_min(2.0**-40).log2().neg().floor().exp2()
 
 
 def _index(output: Any, target: Target) -> Tensor:
@@ -119,6 +130,7 @@ def _index(output: Any, target: Target) -> Tensor:
 
 def _value(model: nn.Module, output: Any, target: Target, of: Of) -> Tensor:
     logits = logits_of(output, target.position)
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     values = probabilities(logits, network(model).config) if of == "probability" else logits
     return values.gather(1, _index(output, target)[:, None])[:, 0]
 
@@ -135,11 +147,12 @@ def _start(model: nn.Module, inputs: Inputs, vectors: Tensor, at: Point, baselin
     fill = fills[baseline]
     if fill is None:
         raise UsageError("baseline = 'mask', but this tokenizer has no mask token: use baseline='zero' or 'pad'")
-    words = network(model).get_input_embeddings()
+    with torch.no_grad():
+        filling = network(model).get_input_embeddings()(inputs.special.new_full((1,), fill, dtype=torch.long))[0]
     found: list[Tensor] = []
 
     def swap(x: Tensor) -> Tensor:  # not the ids: some models read positions off them
-        return torch.where(inputs.special[..., None], x, words.weight[fill].to(x))
+        return torch.where(inputs.special[..., None], x, filling.to(x))
 
     def keep(x: Tensor) -> Tensor:
         found.append(x.detach())
