@@ -291,9 +291,7 @@ def test_wrong_options():
         alti.contributions(block, p=3)
     with pytest.raises(alti.UsageError, match="kernel = 'cuda' does not exist: choose auto, numba, blocked, reference"):
         alti.contributions(block, kernel="cuda")
-    with pytest.raises(
-        alti.UsageError, match="kernel = 'gram' computes no l1 in float64 on cpu: choose auto, numba"
-    ):
+    with pytest.raises(alti.UsageError, match="kernel = 'gram' computes no l1 in float64 on cpu: choose auto, numba"):
         alti.contributions(block, kernel="gram")
     with pytest.raises(
         alti.UsageError, match="kernel = 'numba' computes no lengths in float64 on cpu: choose auto, gram, blocked"
