@@ -191,12 +191,18 @@ def test_terminal_text():
         "  So       0.100  ████████",
         "  unlucky  0.300  ████████████████████████",
         "  !        0.150  ████████████",
+        "  special tokens 0.450",
     ])  # fmt: skip
     assert str(attribution(label=" Paris")).startswith("' Paris' (p = 0.750)")
     assert "##lucky  0.250" in attribution().render(words=False)
     signed = attribution(scores=torch.tensor([0.0, -0.1, 0.1, 0.1, 0.2, 0.0]))
     assert "-0.100" in str(signed)
     assert "+0.200" in str(signed)
+    assert "-0.100  ▒▒▒▒▒▒▒▒▒▒▒▒" in attribution(scores=torch.tensor([0.0, -0.1, 0.1, 0.1, 0.2, 0.0])).render(
+        words=False
+    )
+    assert "(p = 3e-05)" in str(attribution(probability=3.2e-5))
+    assert str(attribution(probability=None, extra={"value": 3.14159})).startswith("negative = 3.142 · alti")
 
 
 def test_terminal_text_of_a_long_text_shows_the_best():
@@ -216,7 +222,7 @@ def test_a_text_without_words(tmp_path):
     found = alti.Attribution(**{**found.__dict__, "special": torch.tensor([True, True]), "segments": (-1, -1)})
     assert len(found.words()) == 0
     assert found.top(3) == []
-    assert str(found) == "negative (p = 0.750) · alti"
+    assert str(found) == "negative (p = 0.750) · alti\n  special tokens 1.000"
     found.words().save(tmp_path / "empty")
     assert len(alti.Attribution.load(tmp_path / "empty")) == 0
 

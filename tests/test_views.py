@@ -14,6 +14,7 @@ import torch
 
 import alti
 from alti import html, latex, terminal
+from alti.terminal import DIM, RESET
 from alti.colours import BETWEEN, DARK, LIGHT, STEPS, Scale, contrast, paint, paint_256
 from alti.pieces import passages, visible
 from alti.terminal import ALL, NONE, SOME, Style
@@ -306,7 +307,7 @@ def test_columns(text, width):
 
 
 def test_wide_text_is_wrapped_between_characters():
-    lines = STRIP.sub("", terminal.render(made("电影" * 40), style=Style(ALL, DARK, 31))).splitlines()[2:-2]
+    lines = STRIP.sub("", terminal.render(made("电影" * 40), style=Style(ALL, DARK, 31))).splitlines()[2:-3]
     assert [terminal.cells(line) for line in lines] == [30, 30, 30, 30, 30, 22]
 
 
@@ -320,7 +321,7 @@ def test_bars_in_colour_are_the_same_bars():
     assert STRIP.sub("", render(pair(), bars=True)) == terminal.render(pair(), style=Style(NONE))
     assert "\x1b[38;2;" in render(pair(), bars=True)
     many = STRIP.sub("", render(made(TEXTS["many"]), bars=True)).splitlines()
-    assert (len(many), many[-1]) == (42, "  … and 360 more")
+    assert (len(many), many[-2:]) == (43, ["  … and 360 more", "  special tokens 9.500"])
 
 
 def test_compare_stacks_methods():
@@ -337,10 +338,13 @@ def test_compare_stacks_methods():
 def test_compare_as_a_table():
     found = [made("a b", scores=[1, 3]), made("a b", scores=[1, -1], method="other")]
     assert terminal.compare(found, style=Style(NONE)).splitlines()[1:] == [
-        "    hand   other",
-        "a  0.250  +0.500",
-        "b  0.750  -0.500",
+        "                 hand   other",  # shares of 13.5 and of 11.5
+        "a               0.074  +0.087",
+        "b               0.222  -0.087",
+        "special tokens  0.704  +0.826",
     ]
+    of_words = [one.words() for one in found]
+    assert terminal.compare(of_words, style=Style(NONE)).splitlines()[2].split() == ["a", "0.250", "+0.500"]
     painted = terminal.compare(found, bars=True, style=Style(ALL, DARK))
     assert STRIP.sub("", painted) == terminal.compare(found, style=Style(NONE))
     with pytest.raises(alti.UsageError, match="different texts have no common rows"):
@@ -455,6 +459,13 @@ def test_a_notebook_gets_the_style_too():
     assert found.to_html() == html.page(found)
 
 
+def test_a_view_of_words_says_what_it_leaves_out():
+    words, tokens = html.fragment(made()).split('<div class="alti-tokens">')
+    assert '<span class="alti-rest">special tokens +9.500</span>' in words
+    assert "alti-rest" not in tokens
+    assert "alti-rest" not in html.fragment(made().words())
+
+
 def test_bins_are_the_papers():
     assert latex.BINS == ("FFFFFF", "D0E1F2", "94C4DF", "4A98C9", "1764AB")
     assert [latex.bin_of(score / 10, 0.0, 1.0) for score in range(11)] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 4]
@@ -538,13 +549,13 @@ def test_no_words_at_all():
     assert Page(html.page(found)).texts == ["", ""]
     assert "every score is 0" in render(found)
     assert latex.table(found)
-    assert render(found, bars=True).count("\n") == 0
+    assert render(found, bars=True).splitlines()[1:] == [f"  {DIM}special tokens 9.500{RESET}"]
     assert passages(replace(made(), segments=()))[0][0].text == "A"
 
 
 def test_a_view_of_words_is_a_view_too():
     assert Page(html.page(made().words())).texts == [TEXTS["plain"]] * 2
-    assert render(made().words()) == render(made())
+    assert render(made().words()) == render(made()).replace(f"\n  {DIM}special tokens +9.500{RESET}", "")
 
 
 def test_nothing_to_show_is_one_sentence():

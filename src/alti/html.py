@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from alti._errors import UsageError
 from alti.colours import DARK, LIGHT, STEPS, Scale, paint
-from alti.pieces import Piece, label_of, method_of, passages, scale_of, together, visible
+from alti.pieces import Piece, chance_of, label_of, method_of, passages, scale_of, together, told_rest, visible
 
 if TYPE_CHECKING:
     from alti.attribution import Attribution
@@ -94,7 +94,7 @@ def _title(group: "list[Attribution]") -> str:
 def _section(group: "list[Attribution]", words: bool) -> str:
     """One text, explained once or several times."""
     first, alone = group[0], len(group) == 1
-    said = len({(one.label, _chance(one)) for one in group}) == 1  # once for all, else row by row
+    said = len({(one.label, chance_of(one)) for one in group}) == 1  # once for all, else row by row
     models = dict.fromkeys(one.model for one in group)
     by = [method_of(first)] if alone else []
     by += [first.model] if len(models) == 1 and first.model else []
@@ -112,18 +112,14 @@ def _section(group: "list[Attribution]", words: bool) -> str:
 
 
 def _said(found: "Attribution") -> str:
-    chance = f"<span>{_chance(found)}</span>" if _chance(found) else ""
+    chance = f"<span>{chance_of(found)}</span>" if chance_of(found) else ""
     label = f'<strong dir="auto">{_escaped(label_of(found))}</strong>' if found.label else ""
     return f'<p class="alti-says">{label}{chance}</p>' if label or chance else ""
 
 
-def _chance(found: "Attribution") -> str:
-    return "" if found.probability is None else f"p = {found.probability:.3f}"
-
-
 def _row(found: "Attribution", *, named: bool, said: bool, model: bool) -> str:
     """One explanation: its name where there are several, the words, and the tokens."""
-    small = ([] if said else [label_of(found), _chance(found)]) + ([found.model] if model else [])
+    small = ([] if said else [label_of(found), chance_of(found)]) + ([found.model] if model else [])
     under = f"<small>{_escaped(' · '.join(filter(None, small)))}</small>" if any(small) else ""
     name = f'<h3 class="alti-name">{_escaped(method_of(found))}{under}</h3>\n' if named else ""
     views = []
@@ -131,7 +127,8 @@ def _row(found: "Attribution", *, named: bool, said: bool, model: bool) -> str:
         shown = passages(found, words=words)
         scale = scale_of(found, shown)
         texts = "\n".join(_text(passage, scale, label_of(found)) for passage in shown)
-        views.append(f'<div class="alti-{kind}">\n{texts}\n{_legend(scale, label_of(found))}\n</div>')
+        rest = told_rest(found, scale).replace("-", "−") if words else ""
+        views.append(f'<div class="alti-{kind}">\n{texts}\n{_legend(scale, label_of(found), rest)}\n</div>')
     return f'<div class="alti-row">\n{name}<div class="alti-view">\n' + "\n".join(views) + "\n</div>\n</div>"
 
 
@@ -176,15 +173,16 @@ def _special(piece: Piece, scale: Scale) -> str:
     return f'<span class="alti-special alti-added" role="img" aria-label="{token}" data-token="{token}" {about}></span>'
 
 
-def _legend(scale: Scale, label: str) -> str:
+def _legend(scale: Scale, label: str, rest: str) -> str:
+    shown = f'<span class="alti-rest">{rest}</span>' if rest else ""
     if not scale.largest:
-        return '<p class="alti-legend">every score is 0</p>'
+        return f'<p class="alti-legend">every score is 0{shown}</p>'
     high = _number(scale, scale.largest)
     if not scale.signed:
-        return f'<p class="alti-legend" aria-hidden="true">0<span class="alti-ramp"></span>{high}</p>'
+        return f'<p class="alti-legend" aria-hidden="true">0<span class="alti-ramp"></span>{high}{shown}</p>'
     low, whom = _number(scale, -scale.largest), f" {_escaped(label)}" if label else ""
     ramp = '<span class="alti-ramp alti-both"></span>'
-    return f'<p class="alti-legend" aria-hidden="true">{low} against{ramp}for{whom} {high}</p>'
+    return f'<p class="alti-legend" aria-hidden="true">{low} against{ramp}for{whom} {high}{shown}</p>'
 
 
 def _number(scale: Scale, score: float) -> str:

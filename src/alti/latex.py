@@ -13,7 +13,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from alti.colours import WHITE, painted
-from alti.pieces import Piece, label_of, method_of, passages, together
+from alti.pieces import Piece, chance_of, label_of, method_of, passages, together
 
 if TYPE_CHECKING:
     from alti.attribution import Attribution
@@ -122,7 +122,7 @@ def _table(found: "Attribution | Sequence[Attribution]", environment: str, words
 
 
 def _head(found: "Attribution") -> str:
-    chance = "" if found.probability is None else f"($p = {found.probability:.3f}$)"
+    chance = f"(${chance_of(found)}$)" if chance_of(found) else ""
     label = rf"\textbf{{{escaped(label_of(found))}}}" if found.label else ""
     return " ".join(part for part in (label, chance) if part)
 

@@ -220,6 +220,7 @@ class Model:
         index, label, probability = None, None, None
         if logits is not None:
             index, label, probability = self.head.prediction(self.encoder.tokenizer, logits, request.index)
+            extra |= {"value": float(logits[index])} if probability is None else {}
         return Attribution(
             text=encoded.text,
             text_pair=encoded.text_pair,

@@ -112,6 +112,24 @@ def label_of(found: "Attribution") -> str:
     return label if label.strip() == label else repr(label)
 
 
+def chance_of(found: "Attribution") -> str:
+    """The probability as views write it, or the value of a regression; empty where there is neither."""
+    if found.probability is None:
+        return f"= {found.extra['value']:.4g}" if "value" in found.extra else ""
+    return f"p = {found.probability:{'.3f' if found.probability >= 0.0005 else '.0e'}}"
+
+
+def rest_of(found: "Attribution") -> float:
+    """What the special tokens hold together: the part of the scores that the view of words leaves out."""
+    return float(found.scores[found.special].sum())
+
+
+def told_rest(found: "Attribution", scale: Scale) -> str:
+    """The same in words, under a view of words; empty where it is nothing."""
+    rest = rest_of(found)
+    return f"special tokens {scale.number(rest)}" if abs(rest) >= 0.0005 * (scale.largest or 1.0) else ""
+
+
 def together(found: "Attribution | Sequence[Attribution]") -> list[list["Attribution"]]:
     """One or more attributions by their texts: neighbours that explain the same text belong together."""
     groups: list[list[Attribution]] = []

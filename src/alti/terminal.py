@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from alti._errors import UsageError
 from alti.colours import BETWEEN, DARK, LIGHT, STEPS, Scale, Theme, paint, paint_256, rgb
-from alti.pieces import Piece, label_of, method_of, passages, scale_of, visible
+from alti.pieces import Piece, chance_of, label_of, method_of, passages, rest_of, scale_of, told_rest, visible
 
 if TYPE_CHECKING:
     from alti.attribution import Attribution
@@ -96,7 +96,8 @@ def render(found: "Attribution", *, words: bool = True, bars: bool = False, styl
     low, high, whom = scale.number(-scale.largest), scale.number(scale.largest), _whom(found)
     ends = (f"{low} against", f"{whom} {high}") if scale.signed else ("0", high)
     legend = _legend(*ends, scale.signed, to) if scale.largest else to.set("every score is 0", DIM)
-    return "\n".join([_headline(found, to), *(f"  {line}".rstrip() for line in (*body, "", legend))])
+    rest = [to.set(told, DIM)] if words and (told := told_rest(found, scale)) else []
+    return "\n".join([_headline(found, to), *(f"  {line}".rstrip() for line in (*body, "", legend, *rest))])
 
 
 def compare(
@@ -135,7 +136,8 @@ def _beside(name: str, body: list[str], margin: int, to: Style) -> Iterator[str]
 
 def _headline(found: "Attribution", to: Style, *, method: bool = True) -> str:
     label = _plain(label_of(found))
-    chance = "" if found.probability is None else f"(p = {found.probability:.3f})"
+    chance = chance_of(found)
+    chance = f"({chance})" if chance.startswith("p") else chance
     parts = [" ".join(part for part in (to.set(label, BOLD), chance) if part)]
     parts += [_plain(method_of(found))] if method else []
     parts += [_plain(found.model)]
@@ -166,31 +168,38 @@ def _bars(found: "Attribution", to: Style, words: bool) -> list[str]:
         lines.append(f"  {name}{' ' * (width - cells(name))}  {scale.number(score)}  {bar}".rstrip())
     if len(shown) < len(view):
         lines.append(f"  … and {len(view) - len(shown)} more")
+    lines += ["  " + to.set(rest, DIM)] if words and (rest := told_rest(found, scale)) else []
     return lines
 
 
 def _bar(share: float) -> str:
-    """A bar of up to BAR characters, eighths of one included."""
+    """A bar of up to BAR characters, eighths of one included; a negative one is grey."""
     eighths = round(abs(share) * BAR * 8)
+    if share < 0:
+        return "▒" * -(-eighths // 8)
     return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
 
 
 def _table(found: "Sequence[Attribution]", to: Style, words: bool) -> str:
-    """A row for each word, a column for each method; scores as shares of their ℓ1 norm, so that methods compare."""
+    """A row for each word, a column for each method; scores as shares of all tokens' ℓ1 norm, so that methods compare.
+
+    Under the words stands what the special tokens hold.
+    """
     views = [one.words() if words else one for one in found]
     if len({(view.tokens, view.offsets) for view in views}) > 1:
         raise UsageError("attributions of different texts have no common rows: compare those of one text and model")
     columns = []
-    for view in views:
-        scores = view.scores.tolist()
-        total, scale = sum(map(abs, scores)) or 1.0, Scale.of(scores)
+    for one, view in zip(found, views, strict=True):
+        scores, scale, rest = view.scores.tolist(), Scale.of(view.scores.tolist()), rest_of(one)
+        total = sum(map(abs, scores)) + (abs(rest) if words else 0.0) or 1.0
         sign = "+" if scale.signed else ""
-        columns.append([(f"{score / total:{sign}.3f}", scale.level(score)) for score in scores])
+        levels = [(score, scale.level(score)) for score in scores] + ([(rest, 0)] if words else [])
+        columns.append([(f"{score / total:{sign}.3f}", level) for score, level in levels])
     heads = [_plain(method_of(one)) for one in found]
     widths = [
         max([cells(head), *(len(text) for text, _ in column)]) for head, column in zip(heads, columns, strict=True)
     ]
-    tokens = [_plain(token) for token in views[0].tokens]
+    tokens = [_plain(token) for token in views[0].tokens] + (["special tokens"] if words else [])
     first = max(map(cells, tokens), default=0)
     rows = [_headline(found[0], to, method=False)]
     rows.append(" " * first + "".join(f"  {to.set(f'{h:>{w}}', BOLD)}" for h, w in zip(heads, widths, strict=True)))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from alti._errors import UsageError
 from alti.attribution import Attribution
+from alti.pieces import chance_of
 from alti.plots.look import (
     BLUE,
     FAINT,
@@ -250,7 +251,7 @@ def _titles(attribution: Attribution, more: str = "") -> tuple[str, str]:
     """The prediction; then what explained it."""
     label = attribution.label
     parts = [] if label is None else [literal(label if label.strip() == label else repr(label))]
-    parts += [] if attribution.probability is None else [f"(p = {attribution.probability:.3f})"]
+    parts += [f"({chance})"] if (chance := chance_of(attribution)) else []
     rest = [attribution.method, attribution.model, more]
     main = " ".join(parts) or rest.pop(0)
     return literal(main, 60), literal(" · ".join(part for part in rest if part), 100)

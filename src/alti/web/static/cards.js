@@ -50,7 +50,8 @@ function resultRow(view, panel, row) {
   const name = element("h3", { class: "alti-name", title: method(row.method).what, text: row.method });
   const blind = view.rows.length > 1 && view.classes.length > 1 && !method(row.method).classes;
   if (blind) name.append(element("small", { text: "the same for every class" }));
-  const text = element("div", { class: `alti-${state.unit}` }, ...made, legend(scale, label));
+  const rest = state.unit === "words" ? restOf(view, row.scores) : 0;
+  const text = element("div", { class: `alti-${state.unit}` }, ...made, legend(scale, label, rest));
   return element(
     "div",
     { class: "alti-row", "data-method": row.method, "data-home": `${panel} ${row.method}` },
@@ -58,6 +59,8 @@ function resultRow(view, panel, row) {
     element("div", { class: "alti-view" }, text),
   );
 }
+
+const restOf = (view, scores) => scores.reduce((sum, score, i) => (view.special[i] ? sum + score : sum), 0);
 
 function prediction(view) {
   const head = element("header");

@@ -102,19 +102,14 @@ function roving(texts) {
   });
 }
 
-export function legend(scale, said) {
-  if (!scale.largest) return element("p", { class: "alti-legend", text: "every score is 0" });
+// `rest` is what the special tokens hold, which a view of words does not show.
+export function legend(scale, said, rest = 0) {
+  const shown = Math.abs(rest) >= 0.0005 * (scale.largest || 1) ? `special tokens ${number(rest, scale)}` : "";
+  const more = shown ? [element("span", { class: "alti-rest", text: shown })] : [];
+  if (!scale.largest) return element("p", { class: "alti-legend" }, "every score is 0", ...more);
   const high = number(scale.largest, scale);
-  if (!scale.signed) {
-    return element(
-      "p",
-      { class: "alti-legend", "aria-hidden": "true" },
-      "0",
-      element("span", { class: "alti-ramp" }),
-      high,
-    );
-  }
-  const low = number(-scale.largest, scale);
+  const hidden = { class: "alti-legend", "aria-hidden": "true" };
+  if (!scale.signed) return element("p", hidden, "0", element("span", { class: "alti-ramp" }), high, ...more);
   const ramp = element("span", { class: "alti-ramp alti-both" });
-  return element("p", { class: "alti-legend", "aria-hidden": "true" }, `${low} against`, ramp, `for ${said} ${high}`);
+  return element("p", hidden, `${number(-scale.largest, scale)} against`, ramp, `for ${said} ${high}`, ...more);
 }
