@@ -14,10 +14,9 @@ import torch
 
 import alti
 from alti import html, latex, terminal
-from alti.terminal import DIM, RESET
 from alti.colours import BETWEEN, DARK, LIGHT, STEPS, Scale, contrast, paint, paint_256
 from alti.pieces import passages, visible
-from alti.terminal import ALL, NONE, SOME, Style
+from alti.terminal import ALL, DIM, NONE, RESET, SOME, Style
 
 import tiny
 
@@ -259,7 +258,7 @@ def test_the_head_and_the_legend():
         "for",
         "+1.000",
     ]
-    assert STRIP.sub("", render(made("a b", scores=[0, 0]))).endswith("every score is 0")
+    assert STRIP.sub("", render(made("a b", scores=[0, 0]).words())).endswith("every score is 0")
 
 
 @pytest.mark.parametrize("words", [True, False])
@@ -267,7 +266,7 @@ def test_the_head_and_the_legend():
 def test_terminal_text_is_the_users(name, words):
     lines = STRIP.sub("", render(made(TEXTS[name]), words=words)).splitlines()
     assert all(terminal.cells(line) <= 60 for line in lines)
-    shown = "".join("".join(lines[1:-1]).split())
+    shown = "".join("".join(lines[1 : -2 if words else -1]).split())
     assert shown.replace("[CLS]", "").replace("[SEP]", "") == "".join(TEXTS[name].split())
 
 
