@@ -248,11 +248,12 @@ def test_known_scores_have_known_colours():
 
 
 def test_the_head_and_the_legend():
-    first, *_, last = STRIP.sub("", render(made("good so bad", scores=[0.4, 0.0, -0.2]))).splitlines()
+    first, *_, last, rest = STRIP.sub("", render(made("good so bad", scores=[0.4, 0.0, -0.2]))).splitlines()
     assert first == "good (p = 0.750) · hand · tiny"
     assert re.fullmatch(r"  -0\.400 against +for good \+0\.400", last)
-    assert STRIP.sub("", render(made("a b", scores=[0.4, 0.1]))).splitlines()[-1].split() == ["0", "0.400"]
-    assert STRIP.sub("", render(made("a b", label=None))).splitlines()[-1].split() == [
+    assert rest == "  special tokens +9.500"
+    assert STRIP.sub("", render(made("a b", scores=[0.4, 0.1]))).splitlines()[-2].split() == ["0", "0.400"]
+    assert STRIP.sub("", render(made("a b", label=None))).splitlines()[-2].split() == [
         "-1.000",
         "against",
         "for",
