@@ -181,10 +181,10 @@ def test_methods_that_differ_in_their_aggregate_are_computed_once(plan, model, t
     calls = []
     real = methods.run
     monkeypatch.setattr(methods, "run", lambda name, *a, **k: calls.append(name) or real(name, *a, **k))
-    three = ("gradient", "gradient:aggregate=sum", "gradient:aggregate=mean_abs")
+    three = ("input_x_gradient", "input_x_gradient:aggregate=sum", "input_x_gradient:aggregate=mean_abs")
     both = replace(plan, methods=three, keep_scores=True, chunk=32)
     rows = finished(both, model, tmp_path / "rows.jsonl")
-    assert calls == ["gradient"]
+    assert calls == ["input_x_gradient"]
     for row in rows[:9]:
         name, options = parsed(row["method"])
         expected = model.explain(TEXTS[row["text"]], method=name, **options).scores

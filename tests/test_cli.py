@@ -172,7 +172,7 @@ def test_a_file_that_is_not_text(run, folder, tmp_path):
     (tmp_path / "picture").write_bytes(b"\xff\xfe\x00")
     code, _, err = run("explain", "--file", tmp_path / "picture", "-m", folder)
     assert code == 1
-    assert "picture could not be read as UTF-8 text" in err
+    assert "picture could not be read (line 1 or one soon after is not UTF-8): save it as UTF-8" in err
 
 
 def test_warnings_are_a_line_of_talk(run, tmp_path):
@@ -283,7 +283,7 @@ def test_bench(run, folder, texts, tmp_path):
     assert f"rows in {rows}" in err
     again = run(*asked)
     assert again[1] == out  # nothing left to do, the same tables
-    for form, start in (("markdown", "**"), ("latex", "\\begin{table}"), ("csv", "method,")):
+    for form, start in (("markdown", "**"), ("latex", "\\begin{table}"), ("csv", "table,row,column,value,low,high\n")):
         code, out, _ = run(*asked, "--format", form)
         assert (code, out[: len(start)]) == (0, start)
     _, out, _ = run(*asked, "--json")
@@ -299,7 +299,7 @@ def test_bench_draws_curves(run, folder, texts, tmp_path):
     found = json.loads(out)
     assert code == 0
     assert found["curves"]["alti probability_drop"]["texts"][0] == 2
-    assert 0 <= found["tables"][0]["rows"][0]["normalized_aopc ↑"]["value"] <= 1
+    assert 0 <= found["tables"][0]["rows"][0]["normalized_aopc"]["value"] <= 1
 
 
 @pytest.mark.parametrize(
@@ -325,6 +325,31 @@ def test_bench_errors(run, folder, texts, tmp_path, arguments, code, message):
     assert (found, out) == (code, "")
     assert message in err
     assert err.count("\n") == 1
+
+
+def test_a_file_without_any_result_is_no_obstacle(run, folder, tmp_path):
+    (tmp_path / "long.txt").write_text("clever " * 100, encoding="utf-8")
+    asked = ("bench", "-m", folder, "--data", tmp_path / "long.txt", "--methods", "alti", "--out", tmp_path / "b.jsonl")
+    code, _, err = run(*asked)
+    assert (code, "--truncate" in err) == (1, True)
+    code, out, _ = run(*asked, "--truncate")
+    assert code == 0
+    assert "1 text; 95 % bootstrap intervals" in out
+    assert "Cut to the model's length: 1 of them." in out
+    assert "[" not in out.partition("alti ")[2].partition("\n")[0]  # of one text there is no interval
+
+
+def test_metrics(run):
+    code, out, _ = run("metrics", "--json")
+    found = {row["metric"]: row for row in map(json.loads, out.splitlines())}
+    assert code == 0
+    assert found["probability_drop"]["options"] == {"steps": 30, "envelope": False}
+    assert found["token_f1"]["what"]
+
+
+def test_compare_a_pair(run, folder):
+    code, out, _ = run("compare", "A clever film", "--pair", "a dull plot", "-m", folder, "--methods", "alti")
+    assert (code, [line.split()[0] for line in out.splitlines()[2:]][-2]) == (0, "plot")
 
 
 def test_compare(run, folder, tmp_path):

@@ -297,9 +297,46 @@ def test_a_subclass_keeps_its_head():
 
 def test_a_target_that_changes_nothing_is_told():
     model = alti.Model(tiny.speaking("bert", "AutoModelForSequenceClassification"), tiny.tokenizer())
-    with pytest.warns(UserWarning, match="the same for every target: for 1 alone use absence"):
+    with pytest.warns(UserWarning, match="alti is the same for every target: to see what speaks for 1 use absence"):
         model.explain("A clever blend", target=1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.explain("A clever blend", target=1, method="linear")
+        model.explain("A clever blend", target=1, method="input_x_gradient", aggregate="sum")
         model.explain("A clever blend")
+    with pytest.warns(UserWarning, match="aggregate=l2 says how much, not for or against what"):
+        model.explain("A clever blend", target=1, method="input_x_gradient")
+
+
+def test_a_sum_of_slopes_is_refused():
+    with pytest.raises(alti.UsageError, match="which a LayerNorm makes 0: use l2"):
+        model_of("bert").explain(TEXT, method="gradient", aggregate="sum")
+
+
+def test_which_tokens_there_are_to_choose_from():
+    model = model_of("bert", "AutoModelForTokenClassification")
+    with pytest.raises(alti.UsageError, match=r"say which with position=.*The tokens: 0 \[CLS\], 1 "):
+        model.explain(TEXT)
+
+
+def test_a_mask_token_of_another_family_is_told():
+    model = model_of("bert")
+    with pytest.warns(UserWarning, match=r"<mask> is plain characters here.*this tokenizer's is \[MASK\]"):
+        model.explain("A clever <mask>")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.explain("A clever [MASK]")
+
+
+def test_a_token_that_wants_a_space_before_it_is_told():
+    tokenizer = tiny.tokenizer("bpe")
+    model = alti.Model(tiny.speaking("gpt2", "AutoModelForCausalLM", "bpe"), tokenizer)
+    bare, spaced = (next(i for i in range(len(tokenizer)) if tokenizer.decode([i]) == text) for text in ("a", " a"))
+    head = Head.of(model.model)
+    logits = torch.zeros(model.model.config.vocab_size)
+    logits[spaced] = 9.0
+    with pytest.warns(UserWarning, match=r"'a' has p = .*; ' a', with a space before it, is another token"):
+        head.prediction(tokenizer, logits, bare)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        head.prediction(tokenizer, logits, spaced)

@@ -127,8 +127,16 @@ def test_nothing_is_printed(checkpoint, data, tmp_path, capsys):
 
 
 def test_a_checkpoint_that_is_not_there(data, tmp_path):
-    with pytest.raises(alti.LoadError, match="could not be loaded"):
+    with pytest.raises(alti.UsageError, match="does not exist: give a folder that holds"):
         train(recipe(str(tmp_path / "nothing"), data), tmp_path)
+
+
+def test_data_without_splits_is_trained_on_as_a_whole(checkpoint, tmp_path):
+    lines = [f"{'clever' if i % 2 else 'dull'} film {i},{i % 2}" for i in range(12)]
+    (tmp_path / "plain.csv").write_text("\n".join(["text,label", *lines]), encoding="utf-8")
+    with pytest.warns(UserWarning, match="no column 'split': training on all of it, and measuring nothing"):
+        card = train(Recipe(str(checkpoint), str(tmp_path / "plain.csv"), epochs=0.2), tmp_path / "out")
+    assert (card["texts"], card["split"], card["accuracy"]) == (12, None, None)
 
 
 def test_a_folder_is_of_one_recipe(checkpoint, data, tmp_path):

@@ -83,7 +83,8 @@ class Plan:
         if not self.methods or not self.metrics:
             raise UsageError("a benchmark needs at least one method and one metric")
         if self.rationale is None and (human := PLAUSIBILITY.keys() & map(_metric, self.metrics)):
-            raise UsageError(f"{', '.join(sorted(human))} compares with human rationales: name their column")
+            named = ", ".join(sorted(human))
+            raise UsageError(f"{named} compares with human rationales: name their column (--rationale-column)")
         for name in ("first", "sample", "chunk"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -117,10 +118,20 @@ def parsed_metric(spec: str, *, envelope: bool = False) -> Spec:
     options = methods.read_options(given)
     if name not in METRICS and name not in PLAUSIBILITY:
         raise UsageError(f"metric {name!r} does not exist: choose from {', '.join([*METRICS, *PLAUSIBILITY])}")
-    asked = {} if name in PLAUSIBILITY else inspect.signature(METRICS[name].ask).parameters
-    own = {key: p.default for key, p in asked.items() if p.kind is p.KEYWORD_ONLY and key != "mask_id"}
+    own = _options(name)
     methods.validate_options(f"metric {name}", options, own)
     return Spec(name, {"envelope": True, **options} if envelope and "envelope" in own else options)
+
+
+def metrics_of() -> Iterator[tuple[str, dict[str, Any], str]]:
+    """The metrics with their options and what they say, in one line each."""
+    for name, metric in {**METRICS, **PLAUSIBILITY}.items():
+        yield name, _options(name), (inspect.getdoc(metric) or "").partition("\n")[0]
+
+
+def _options(metric: str) -> dict[str, Any]:
+    asked = {} if metric in PLAUSIBILITY else inspect.signature(METRICS[metric].ask).parameters
+    return {key: p.default for key, p in asked.items() if p.kind is p.KEYWORD_ONLY and key != "mask_id"}
 
 
 class Progress(NamedTuple):
@@ -206,6 +217,9 @@ def _done(header: Row, file: Path) -> set[tuple[int, str | None]]:
         os.truncate(file, 0)
         return set()
     before, rows = _content(file)
+    if not any("method" in row for row in rows):  # nothing was computed: nothing to keep
+        os.truncate(file, 0)
+        return set()
     new = json.loads(json.dumps(header))
     other = [key for key in new if before.get(key) != new[key]]
     if other == ["of"]:
@@ -312,7 +326,10 @@ def _note(plan: Plan, rows: list[Row]) -> str:
     texts = {row["text"] for row in rows if "method" in row}
     passed = [row for row in rows if "skipped" in row]
     undefined = {row["text"] for row in rows if None in row.get("values", {}).values()}
-    parts = [f"{len(texts)} texts; 95 % bootstrap intervals; {BY_SIZE.strip()}: ranked by the size of scores."]
+    count = f"{len(texts)} text{'' if len(texts) == 1 else 's'}"
+    parts = [f"{count}; 95 % bootstrap intervals; {BY_SIZE.strip()}: ranked by the size of scores."]
+    if cut := {row["text"] for row in rows if row.get("cut")}:
+        parts.append(f"Cut to the model's length: {len(cut)} of them.")
     if undefined:
         parts.append(f"Undefined and left out of a mean: {len(undefined)} texts.")
     reasons = Counter(re.sub(r"\d+", "…", row["skipped"]) for row in passed)  # texts differ in length, not in kind

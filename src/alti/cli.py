@@ -5,7 +5,6 @@ import json
 import logging
 import sys
 import warnings
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,11 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from alti import FAMILIES, AltiError, LoadError, UsageError, __version__
-from alti.console import Lines, bar, drawing, save, say, show, silence, table, watched, writable
+from alti.console import Lines, bar, drawing, resumable, save, say, show, silence, table, watched, writable
 
 if TYPE_CHECKING:
     from alti import Model
-    from alti.bench import Progress
 
 COMPARED = "alti,absence,linear,input_x_gradient,attention_rollout"
 
@@ -147,11 +145,8 @@ def check(
         errors["float32"] = loaded.check()
     gap = loaded.completeness()
     if as_json:
-        say(
-            json.dumps(
-                {"model": model or loaded.name, "family": family, "exact": True, "errors": errors, "completeness": gap}
-            )
-        )
+        told = {"model": model or loaded.name, "family": family, "exact": True}
+        say(json.dumps({**told, "errors": errors, "completeness": gap}))
         return
     worst = [f"worst error {max(found):.1e} in {dtype}" for dtype, found in errors.items()]
     worst += [] if gap is None else [f"linear view complete to {gap:.1e}"]
@@ -162,6 +157,7 @@ def check(
 def compare(
     text: Annotated[str, typer.Argument(help="The text.")],
     model: ModelName = None,
+    pair: Annotated[str | None, typer.Option(help="The second text, for models that read two.")] = None,
     methods: Annotated[str, typer.Option(help="Method names, by commas; alti:p=2 gives an option.")] = COMPARED,
     target: Annotated[str | None, typer.Option(help="Label or its index; or a token. Default: the prediction.")] = None,
     position: Annotated[int | None, typer.Option(help="Explain the prediction at this token.")] = None,
@@ -183,7 +179,7 @@ def compare(
     specs = [parsed(spec) for spec in _names(methods)]
     loaded = _load(model, device, dtype)
     asked: dict[str, Any] = {"target": target, "position": position, "truncate": truncate, "layers": False}
-    found = [loaded.explain(text, method=name, **asked, **options) for name, options in specs]
+    found = [loaded.explain(text, pair, method=name, **asked, **options) for name, options in specs]
     if as_json:
         for result in found:
             say(json.dumps(result.to_dict()))
@@ -200,7 +196,7 @@ def bench(
         str | None, typer.Option(help="Names, by commas; alti:p=2 gives an option. Default: all.")
     ] = None,
     metrics: Annotated[
-        str, typer.Option(help="Names, by commas; probability_drop:steps=60 gives an option.")
+        str, typer.Option(help="See `alti metrics`; by commas; probability_drop:steps=60 gives an option.")
     ] = "comprehensiveness,sufficiency",
     split: Annotated[str | None, typer.Option(help="Of the data.")] = None,
     text_column: Annotated[str | None, typer.Option(help="Default: text, sentence, …")] = None,
@@ -226,6 +222,8 @@ def bench(
 ) -> None:
     """Compare methods on a data set: which tokens matter, by how much the prediction suffers without them?"""
     from alti.bench import PAPER, Plan, curves, default_methods, load_rows, run, summary, work
+    from alti.loading import DEFAULT_NAME
+    from alti.tables import long_csv
 
     if not out.parent.is_dir() or (out.exists() and not out.is_file()):
         raise UsageError(f"--out {out} cannot be written: give a file in a folder that exists")
@@ -234,7 +232,7 @@ def bench(
     if form not in ("text", "markdown", "latex", "csv"):
         raise UsageError(f"--format {form} does not exist: choose text, markdown, latex or csv")
     plan = Plan(
-        model=model or "default",
+        model=model or DEFAULT_NAME,
         data=data,
         methods=tuple(_names(methods)) if methods else PAPER,
         metrics=tuple(_names(metrics)),
@@ -256,7 +254,9 @@ def bench(
         gone = ", ".join(spec for spec in PAPER if spec not in fewer)
         print(f"alti: left out, for want of a second norm in {loaded.family}: {gone}", file=sys.stderr)
         plan = replace(plan, methods=fewer)
-    _run(run(plan, loaded, out), out)
+    with resumable(out), bar("texts") as update:
+        for step in run(plan, loaded, out):
+            update(step.texts, step.total)
     plan, rows = load_rows(out)
     if not any("method" in row for row in rows):
         reasons = {row["skipped"] for row in rows if "skipped" in row} or {"it has no rows"}
@@ -266,7 +266,7 @@ def bench(
         plain = [table.to_dict() for table in tables]
         say(json.dumps({"tables": plain, "curves": curves(plan, rows), "work": spent}))
     else:
-        say("\n".join(getattr(table, form)() for table in tables), end="")
+        say(long_csv(tables) if form == "csv" else "\n".join(getattr(table, form)() for table in tables), end="")
     passes, single, seconds = (f"{spent.get(key, 0):,.0f}" for key in ("passes", "unbatched", "seconds"))
     print(f"alti: {passes} forward passes in {seconds} s, {single} if one by one; rows in {out}", file=sys.stderr)
 
@@ -301,7 +301,7 @@ def train(
     recipe = Recipe(checkpoint, data, text=text_column, label=label_column, mask_token=mask_token, **settings)
     disable_progress_bar()
     set_verbosity_error()  # that a new head was made is what was asked for
-    with bar("steps") as update:
+    with resumable(out), bar("steps") as update:
         card = train(recipe, out, saves=saves, watch=update)
     if as_json:
         say(json.dumps(card))
@@ -330,12 +330,16 @@ def methods(as_json: Json = False) -> None:
     """List the attribution methods and their options."""
     from alti.methods import METHODS, options_of, summary_of
 
-    rows = []
-    for name in METHODS:
-        own = {key: default for key, default in options_of(name).items() if key != "layers"}
-        shown = own if as_json else " ".join(f"{key}={default}" for key, default in own.items())
-        rows.append({"method": name, "options": shown, "what": summary_of(name)})
-    table(rows, as_json)
+    own = {name: {key: x for key, x in options_of(name).items() if key != "layers"} for name in METHODS}
+    _list("method", [(name, own[name], summary_of(name)) for name in METHODS], as_json)
+
+
+@app.command()
+def metrics(as_json: Json = False) -> None:
+    """List the metrics of `alti bench` and their options."""
+    from alti.bench import metrics_of
+
+    _list("metric", list(metrics_of()), as_json)
 
 
 @app.command()
@@ -356,22 +360,20 @@ def serve(
     serve(Settings(names, host, port, device, dtype, Limits(tokens=max_tokens)), browser=not no_browser)
 
 
+def _list(kind: str, found: list[tuple[str, dict[str, Any], str]], as_json: bool) -> None:
+    """A table of names, options and what they are for."""
+    rows = []
+    for name, own, what in found:
+        shown = own if as_json else " ".join(f"{key}={default}" for key, default in own.items())
+        rows.append({kind: name, "options": shown, "what": what})
+    table(rows, as_json)
+
+
 def _names(given: str) -> list[str]:
     names = [name.strip() for name in given.split(",") if name.strip()]
     if not names:
         raise UsageError(f"{given!r} names nothing: give names, separated by commas")
     return list(dict.fromkeys(names))
-
-
-def _run(steps: "Iterator[Progress]", out: Path) -> None:
-    """Run to the end; what was computed stays in the file."""
-    try:
-        with bar("texts") as update:
-            for step in steps:
-                update(step.texts, step.total)
-    except KeyboardInterrupt:
-        print(f"alti: stopped; the same command goes on from {out}", file=sys.stderr)
-        raise typer.Exit(130) from None
 
 
 def _options(method: str, given: list[str]) -> dict[str, Any]:

@@ -37,7 +37,9 @@ class Lines:
                     else:
                         self.empty += 1
         except (OSError, UnicodeDecodeError) as error:
-            raise LoadError(f"{self.file or 'standard input'} could not be read as UTF-8 text: {error}") from error
+            line = len(self.numbers) + self.empty + 1
+            what = error.strerror if isinstance(error, OSError) else f"line {line} or one soon after is not UTF-8"
+            raise LoadError(f"{self.file or 'standard input'} could not be read ({what}): save it as UTF-8") from error
 
     def count(self) -> int | None:
         """How many texts there will be, where that can be known."""
@@ -130,6 +132,16 @@ def write(path: Path, text: str) -> None:
     finally:
         partial.unlink(missing_ok=True)
     print(f"alti: {path} written", file=sys.stderr)
+
+
+@contextmanager
+def resumable(out: Path) -> Iterator[None]:
+    """Ctrl-C says how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"alti: stopped; the same command goes on from {out}", file=sys.stderr)
+        raise SystemExit(130) from None
 
 
 @contextmanager

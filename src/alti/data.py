@@ -88,6 +88,15 @@ def sample(rows: Iterable[T], count: int | None, seed: int = 0) -> Iterator[T]:
     return iter([row for _, _, row in sorted(drawn, key=lambda keyed: keyed[1])])
 
 
+def has_splits(source: str | Path) -> bool:
+    """Whether a data set can be read by split: data of the hub, and files with a column "split"."""
+    path = Path(source).expanduser()
+    if not _is_local(path):
+        return True
+    first = next((row for row in _files(path) if isinstance(row, dict)), {})
+    return "split" in first
+
+
 def fingerprint(source: str | Path) -> str | None:
     """A hash of the files of a data set, to tell one content from another; None for one of the hub."""
     path = Path(source).expanduser()
@@ -185,7 +194,7 @@ def _of_split(rows: Iterator[Row], split: str | None, source: Path) -> Iterator[
             yield row
             continue
         if not seen and "split" not in row:
-            raise UsageError(f"{source} has no column 'split': ask for no split, or add that column to the data")
+            raise UsageError(f"{source} has no column 'split': ask for no split (--split ''), or add that column")
         value = str(row.get("split"))
         seen[value] = None
         if value == split:

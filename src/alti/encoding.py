@@ -1,5 +1,6 @@
 """From the user's text to a batch that a model takes, with every token's place in the text."""
 
+import warnings
 from dataclasses import dataclass, replace
 from inspect import signature
 from threading import Lock
@@ -13,6 +14,8 @@ from alti.methods.registry import Inputs
 from alti.structure import family_of, network
 
 Span = tuple[int, int]
+
+MASKS = ("[MASK]", "<mask>")  # as families write it
 
 _ROLES = ("bos", "eos", "sep", "cls", "pad", "mask")  # tokens that stand for no word; an unknown word is one
 _tokenizing = Lock()  # fast tokenizers keep the truncation setting inside and do not share
@@ -63,6 +66,7 @@ class Encoder:
                 raise UsageError(f"{name} is empty: give at least one word")
             if given is not None and any("\ud800" <= character <= "\udfff" for character in given):
                 raise UsageError(f"{name} {given[:40]!r} is not valid Unicode: read it with the right encoding")
+        self._warn_of_masks(f"{text} {text_pair or ''}")
         full = self._tokenized(text, text_pair)
         if 0 not in full.segments:
             raise UsageError(f"the tokenizer finds no token in {text!r}: give at least one word")
@@ -84,6 +88,12 @@ class Encoder:
                 f"the model takes {self.limit} tokens, too few for any of the text: load it with room for more"
             )
         return replace(kept, cut=_cut(full, kept, left=self.tokenizer.truncation_side == "left"))
+
+    def _warn_of_masks(self, text: str) -> None:
+        """A mask token of another family is read as plain characters."""
+        own = self.tokenizer.mask_token
+        if own and own not in text and (other := next((mask for mask in MASKS if mask in text), None)):
+            warnings.warn(f"{other} is plain characters here, no mask token: this tokenizer's is {own}", stacklevel=4)
 
     def _tokenized(self, text: str, text_pair: str | None, limit: int | None = None) -> Encoded:
         asked = {"return_offsets_mapping": True, "return_special_tokens_mask": True, "return_attention_mask": False}

@@ -157,6 +157,7 @@ class Judge:
         row: Row = {"text": text.example.number, "method": spec, "gold": text.example.label, "target": text.target}
         defined = {name: None if value != value else value for name, value in values.items()}  # JSON has no nan
         row |= {"probability": text.probability, "tokens": len(scores), "values": defined}
+        row |= {"cut": True} if text.task.encoded.cut else {}
         return row | ({"scores": scores.tolist()} if self.setting.keep_scores else {})
 
 

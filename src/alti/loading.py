@@ -33,7 +33,7 @@ def load(name: str | Path | None = None, *, device: str = "auto", dtype: torch.d
     `device` "auto" takes an accelerator where there is one. `dtype` None is float32 on a CPU, the checkpoint's own
     elsewhere.
     """
-    place, where, kind = _place(DEFAULT if name in (None, "default") else name), _device(device), _dtype(dtype)
+    place, where, kind = find(DEFAULT if name in (None, "default") else name), _device(device), _dtype(dtype)
     settings, _ = _read(PreTrainedConfig.get_config_dict, place)
     model_type = settings.get("model_type", "unknown")
     family_named(model_type, settings)
@@ -46,7 +46,7 @@ def load(name: str | Path | None = None, *, device: str = "auto", dtype: torch.d
     return Model(model.to(where).eval(), _tokenizer(place) if text else None, name=shown)
 
 
-def _place(name: str | Path) -> str:
+def find(name: str | Path) -> str:
     """A folder that holds a model, or a hub name."""
     if not str(name):
         raise UsageError("the name of the model is empty: give a hub name or a folder, or leave it out")

@@ -27,6 +27,7 @@ from alti.structure import evaluating, family_of, network, stacks_of
 from alti.targets import Head
 
 SAMPLED = 64  # numbers of a tensor, or up to twice as many, that its fingerprint reads
+LISTED = 40  # tokens in a message
 WINDOW = 16  # batches whose texts explain_all sorts by length
 SENTENCES = ("A clever blend of fact and fiction.", "Nobody expected the second half to drag quite so badly, did they?")
 
@@ -160,19 +161,22 @@ class Model:
         """Everything that can be wrong before a text is read is wrong here."""
         methods.validate(method, options)
         index = self.head.index(self.encoder.tokenizer, target)
-        if target is not None and not methods.reads_class(method):
-            warnings.warn(
-                f"{method} shows what the prediction is mixed from, which is the same for every target: for {target!r} "
-                "alone use absence, linear or integrated_gradients",
-                stacklevel=3,
-            )
+        if target is not None and (why := methods.blind(method, options)):
+            warnings.warn(f"{why}: to see what speaks for {target!r} use absence, linear or alti_logit", stacklevel=3)
         return Request(method, index, position, layers, truncate, options)
 
     def task(self, text: str, text_pair: str | None, request: Request) -> Task:
         """A text as tokens, for callers who batch by themselves."""
         encoded = self.encoder.encode(text, text_pair, truncate=request.truncate)
         mask_id = self.encoder.tokenizer.mask_token_id
-        return Task(encoded, self.head.position(encoded.ids, mask_id, request.position))
+        try:
+            return Task(encoded, self.head.position(encoded.ids, mask_id, request.position))
+        except UsageError as error:
+            if self.head.kind == "sequence":
+                raise
+            numbered = [f"{i} {token}" for i, token in enumerate(encoded.tokens)]
+            shown = numbered if len(numbered) <= LISTED else [*numbered[:LISTED], "…"]
+            raise UsageError(f"{error}. The tokens: {', '.join(shown)}") from None
 
     def batch(self, tasks: list[Task], request: Request) -> tuple[Inputs, Target]:
         """Several texts as what a method takes."""

@@ -4,7 +4,7 @@ import csv
 import io
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -88,7 +88,7 @@ class Table:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, numbers and strings, ready for JSON; what is nan becomes None."""
-        rows = [{self.columns[0]: name} | {c: _plain(x) for c, x in zip(self.columns[1:], cells, strict=True)}
+        rows = [{self.columns[0]: name} | {_key(c): _plain(x) for c, x in zip(self.columns[1:], cells, strict=True)}
                 for name, cells in self.rows]  # fmt: skip
         return {"title": self.title, "rows": rows, "note": self.note}
 
@@ -183,6 +183,23 @@ def _paragraphs(*parts: str) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def long_csv(tables: Sequence[Table]) -> str:
+    """Several tables as one, a line for each number."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["table", "row", "column", "value", "low", "high"])
+    for table in tables:
+        for name, cells in table.rows:
+            for column, cell in zip(table.columns[1:], cells, strict=True):
+                writer.writerow([table.title, name, _key(column), *_numbers(cell, wide=True)])
+    return out.getvalue()
+
+
+def _key(column: str) -> str:
+    """A heading as a program reads it: without arrows and bars."""
+    return re.sub(r" [↑↓]$", "", column).replace(" |·|", " by size")
+
+
 def _headings(name: str, wide: bool) -> list[str]:
     return [name, f"{name} low", f"{name} high"] if wide else [name]
 
@@ -206,9 +223,9 @@ def bootstrap(
 ) -> tuple[float, float, float]:
     """The mean and the ends of its interval, by the percentile bootstrap.
 
-    Values that are nan are left out; where none is left, all three are nan. The ends are the (1 ∓ level) / 2 quantiles
-    of the means of `draws` samples, each as large as the data and drawn from it with replacement (Efron and Tibshirani
-    1993, chapter 13).
+    Values that are nan are left out; where none is left, all three are nan; of one value, the ends are. The ends are
+    the (1 ∓ level) / 2 quantiles of the means of `draws` samples, each as large as the data and drawn from it with
+    replacement (Efron and Tibshirani 1993, chapter 13).
     """
     if draws < 1 or not 0 < level < 1:
         raise UsageError(f"draws={draws}, level={level}: give 1 draw or more and a level between 0 and 1, like 0.95")
@@ -216,6 +233,8 @@ def bootstrap(
     found = found[~np.isnan(found)]
     if not found.size:
         return math.nan, math.nan, math.nan
+    if found.size == 1:  # says nothing about others
+        return float(found[0]), math.nan, math.nan
     chance = np.random.default_rng(seed)
     means = np.empty(draws)
     step = max(1, _DRAWN_AT_ONCE // found.size)

@@ -1,6 +1,7 @@
 """What a prediction is: which head a model has, which position that head reads, and what its numbers mean."""
 
 import operator
+import warnings
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -11,6 +12,7 @@ from alti._errors import UnsupportedModelError, UsageError
 from alti.outputs import kind_of, probabilities
 from alti.structure import family_of, network, stacks_of
 
+LIKELIER = 10.0  # times as likely, to be worth a word
 KINDS = {  # the ending of a transformers class name: what its logits are
     "ForSequenceClassification": "sequence",
     "ForTokenClassification": "token",
@@ -121,7 +123,9 @@ class Head:
             label = tokenizer.decode([index])
             if not label or "\ufffd" in label:  # a part of a character
                 label = tokenizer.convert_ids_to_tokens(index)
-            return index, label, float(logits.softmax(-1)[index])
+            chances = logits.softmax(-1)
+            _warn_of_spaces(tokenizer, chances, index, label)
+            return index, label, float(chances[index])
         label = str(self.config.id2label.get(index, index))
         if kind_of(self.config, len(logits)) == "value":
             return index, label, None
@@ -143,6 +147,17 @@ def _token_index(tokenizer: PreTrainedTokenizerBase, size: int, target: int | st
         raise UsageError(f"target = {target!r} is not in the vocabulary of this model: give one of its tokens")
     pieces = ", ".join(repr(piece) for piece in tokenizer.convert_ids_to_tokens(ids))
     raise UsageError(f"target = {target!r} is {len(ids)} tokens of this model ({pieces}): give a single one")
+
+
+def _warn_of_spaces(tokenizer: PreTrainedTokenizerBase, chances: Tensor, index: int, label: str) -> None:
+    """To most language models ' Paris' and 'Paris' are different tokens, and users mean the likelier."""
+    other = tokenizer.encode(f" {label}", add_special_tokens=False) if label == label.lstrip() else []
+    if len(other) == 1 and chances[other[0]] > LIKELIER * chances[index]:
+        warnings.warn(
+            f"{label!r} has p = {float(chances[index]):.1g}; {' ' + label!r}, with a space before it, is another token "
+            f"and has p = {float(chances[other[0]]):.2g}",
+            stacklevel=2,
+        )
 
 
 def _integer(given: Any) -> int | None:

@@ -3,8 +3,9 @@
 import json
 import random
 import shutil
+import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +18,8 @@ from torch.utils.data import Dataset, Sampler
 from transformers.trainer_callback import PrinterCallback
 
 from alti._errors import LoadError, UsageError
-from alti.data import Example, fingerprint, read
+from alti.data import Example, fingerprint, has_splits, read
+from alti.loading import find
 
 Task = Literal["text", "mask"]
 Watch = Callable[[int, int], None]  # step, steps
@@ -95,7 +97,8 @@ def train(recipe: Recipe, out: str | Path, *, saves: int = SAVES, watch: Watch |
     `out` holds the model, its tokenizer and card.json; `out`/steps the state of a run that is not finished, which is
     written `saves` times (0: never).
     """
-    folder = _folder(out)
+    find(recipe.checkpoint)
+    recipe, folder = _fitting(recipe), _folder(out)
     if saves < 0:
         raise UsageError(f"saves = {saves} is no number of times: give 0 (never) or more")
     of = {**asdict(recipe), "data_fingerprint": fingerprint(recipe.data)}
@@ -148,6 +151,14 @@ def train(recipe: Recipe, out: str | Path, *, saves: int = SAVES, watch: Watch |
     shutil.rmtree(folder / "steps", ignore_errors=True)  # finished: nothing to go on from; saves=0: never made
     (folder / CARD).write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
     return card
+
+
+def _fitting(recipe: Recipe) -> Recipe:
+    """The recipe; where it names the usual splits and the data has none, one for all of the data."""
+    if (recipe.split, recipe.validation) != ("train", "validation") or has_splits(recipe.data):
+        return recipe
+    warnings.warn(f"{recipe.data} has no column 'split': training on all of it, and measuring nothing", stacklevel=3)
+    return replace(recipe, split=None, validation=None)
 
 
 def _folder(out: str | Path) -> Path:

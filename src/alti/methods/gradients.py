@@ -30,6 +30,11 @@ def gradient(
     of: Of = "probability",
 ) -> Scores:
     """Gradient: how fast the prediction changes with each token's vector."""
+    if aggregate == "sum":
+        raise UsageError(
+            "aggregate = 'sum' adds up the slopes along all axes, which a LayerNorm makes 0: use l2 or mean_abs, or "
+            "input_x_gradient"
+        )
     _, slopes, output = _slopes(model, inputs, target, at, of)
     return Scores(aggregated(slopes, aggregate, inputs), output=output, vectors=slopes)
 

@@ -119,6 +119,14 @@ def reads_class(name: str) -> bool:
     return "layers" not in options_of(name) and name != "random"
 
 
+def blind(name: str, options: dict[str, Any]) -> str:
+    """Why a method's scores do not speak for or against a class; empty where they do."""
+    if not reads_class(name):
+        return f"{name} is the same for every target"
+    aggregate = {**options_of(name), **options}.get("aggregate", "sum")
+    return "" if aggregate == "sum" else f"{name} with aggregate={aggregate} says how much, not for or against what"
+
+
 def read_options(given: Iterable[str]) -> dict[str, Any]:
     """Options as users write them, like p=2; a value that is JSON (a number, true, null) is read as such."""
     options: dict[str, Any] = {}

@@ -146,7 +146,8 @@ def _work(pipe: Connection, settings: Settings) -> None:
     """The process: load the models, then answer until nobody is there to ask."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends this process
     warnings.showwarning = lambda message, *_: print(f"alti: {message}", file=sys.stderr)
-    warnings.filterwarnings("ignore", message=".*the same for every target")  # the page says it beside the method
+    for known in ("the same for every target", "not for or against what"):  # the page says it beside the method
+        warnings.filterwarnings("ignore", message=f".*{known}")
     try:
         from transformers.utils.logging import disable_progress_bar
 
