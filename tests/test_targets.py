@@ -340,3 +340,44 @@ def test_a_token_that_wants_a_space_before_it_is_told():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         head.prediction(tokenizer, logits, spaced)
+
+
+RIVALS = {"linear": {}, "absence": {}, "alti_logit": {}, "input_x_gradient": {"aggregate": "sum"}, "occlusion": {}}
+RIVALS |= {"integrated_gradients": {"aggregate": "sum", "steps": 20}}
+
+
+@pytest.mark.parametrize("method", RIVALS)
+def test_why_rather_this_than_that(method):
+    model = model_of("bert", num_labels=4, id2label={i: f"class {i}" for i in range(4)})
+    options = RIVALS[method]
+    one, other = (
+        model.explain(TEXT, method=method, target=a, against=b, **options) for a, b in ((1, "class 3"), ("class 3", 1))
+    )
+    torch.testing.assert_close(one.scores, -other.scores, rtol=1e-9, atol=1e-12)
+    assert (one.target, one.label) == (1, "class 1 rather than class 3")
+    assert not torch.allclose(one.scores, model.explain(TEXT, method=method, target=1, **options).scores)
+
+
+def test_scores_against_a_class_add_up_to_the_difference_of_logits():
+    model = model_of("bert", num_labels=4)
+    found = model.explain(TEXT, method="linear", target=2, against=0)
+    logits = model.model(**model.encoder.collate([model.encoder.encode(TEXT)]).tensors).logits[0].detach()
+    assert float(found.scores.sum()) + found.extra["remainder"] == pytest.approx(float(logits[2] - logits[0]), abs=1e-9)
+    many = list(model.explain_all([TEXT, "so dull"], method="linear", target=2, against=0))
+    torch.testing.assert_close(many[0].scores, found.scores)
+
+
+def test_what_cannot_be_explained_against():
+    model = model_of("bert", num_labels=3)
+    with pytest.raises(alti.UsageError, match="alti is the same for every target, also against 1: use linear"):
+        model.explain(TEXT, target=0, against=1)
+    with pytest.raises(alti.UsageError, match="both 1: name two different ones"):
+        model.explain(TEXT, target=1, against=1, method="linear")
+    predicted = model.explain(TEXT).target
+    with pytest.warns(UserWarning, match="the model predicts 'LABEL_.' itself"):
+        assert not model.explain(TEXT, against=predicted, method="linear").scores.any()
+    spaced = alti.Model(tiny.speaking("gpt2", "AutoModelForCausalLM", "bpe"), tiny.tokenizer("bpe"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        label = spaced.explain("so dull", target=" a", against="a", method="linear").label
+    assert label == "' a' rather than a"

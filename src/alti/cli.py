@@ -29,6 +29,7 @@ app = typer.Typer(
 ModelName = Annotated[
     str | None, typer.Option("--model", "-m", help="A Hugging Face hub name or a folder; default: embedded.")
 ]
+Against = Annotated[str | None, typer.Option(help="Label or token: explain why rather the target than this.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")]
 Dtype = Annotated[str | None, typer.Option(help="float32, bfloat16, …; default: float32 on a CPU.")]
 Bars = Annotated[bool, typer.Option("--bars", help="Show bars, or a table, also where there are colours.")]
@@ -78,6 +79,7 @@ def explain(
     method: Annotated[str, typer.Option(help="See `alti methods`.")] = "alti",
     option: Annotated[list[str] | None, typer.Option("--option", "-o", help="Option of the method, like p=2.")] = None,
     target: Annotated[str | None, typer.Option(help="Label or its index; or a token. Default: the prediction.")] = None,
+    against: Against = None,
     position: Annotated[int | None, typer.Option(help="Explain the prediction at this token.")] = None,
     tokens: Annotated[bool, typer.Option("--tokens", help="Show tokens instead of words.")] = False,
     bars: Bars = False,
@@ -98,7 +100,7 @@ def explain(
     for name, path in (("--html", html), ("--latex", latex), ("--plot", plot)):
         writable(name, path)
     drawn = drawing(plot, kind)
-    asked: dict[str, Any] = {"method": method, "target": target, "position": position}
+    asked: dict[str, Any] = {"method": method, "target": target, "against": against, "position": position}
     asked["layers"] = layers or (plot is not None and kind != "tokens")
     asked |= {"truncate": truncate, **_options(method, option or [])}
     if text is not None and text != "-":

@@ -40,6 +40,7 @@ class Request:
 
     method: str = "alti"
     index: int | None = None
+    against: int | None = None
     position: int | None = None
     layers: bool = False
     truncate: bool = False
@@ -88,6 +89,7 @@ class Model:
         *,
         method: str = "alti",
         target: int | str | None = None,
+        against: int | str | None = None,
         position: int | None = None,
         layers: bool = True,
         truncate: bool = False,
@@ -95,10 +97,11 @@ class Model:
     ) -> Attribution:
         """Which tokens of a text the prediction rests on.
 
-        `target` is a label or its index, or a token of the vocabulary (default: what the model predicts); `position`
-        the token whose prediction is explained, in models that predict at every token; `options` are the method's own.
+        `target` is a label or its index, or a token of the vocabulary (default: what the model predicts); `against`
+        another one, to explain why rather this than that; `position` the token whose prediction is explained, in models
+        that predict at every token; `options` are the method's own.
         """
-        request = self._request(method, target, position, layers, truncate, options)
+        request = self._request(method, target, against, position, layers, truncate, options)
         return self._explained([self.task(text, text_pair, request)], request)[0]
 
     def explain_all(
@@ -107,6 +110,7 @@ class Model:
         *,
         method: str = "alti",
         target: int | str | None = None,
+        against: int | str | None = None,
         position: int | None = None,
         layers: bool = False,
         truncate: bool = False,
@@ -122,7 +126,7 @@ class Model:
             raise UsageError(f"batch_size = {batch_size} is not a number of texts: give 1 or more")
         if isinstance(texts, str):
             raise UsageError("texts is one str: give a list of texts, or use explain for a single one")
-        request = self._request(method, target, position, layers, truncate, options)
+        request = self._request(method, target, against, position, layers, truncate, options)
         return self._explain_all(iter(texts), request, batch_size if self.head.takes_batches else 1)
 
     def _explain_all(self, texts: Iterator[Text], request: Request, batch_size: int) -> Iterator[Attribution]:
@@ -156,14 +160,25 @@ class Model:
                 given += 1
 
     def _request(
-        self, method: str, target: int | str | None, position: int | None, layers: bool, truncate: bool, options: Any
+        self,
+        method: str,
+        target: int | str | None,
+        against: int | str | None,
+        position: int | None,
+        layers: bool,
+        truncate: bool,
+        options: dict[str, Any],
     ) -> Request:
         """Everything that can be wrong before a text is read is wrong here."""
         methods.validate(method, options)
-        index = self.head.index(self.encoder.tokenizer, target)
+        index, rival = (self.head.index(self.encoder.tokenizer, given) for given in (target, against))
+        if rival is not None and not methods.reads_class(method):
+            raise UsageError(f"{method} is the same for every target, also against {against!r}: use linear or absence")
+        if rival is not None and rival == index:
+            raise UsageError(f"target and against are both {against!r}: name two different ones")
         if target is not None and (why := methods.blind(method, options)):
             warnings.warn(f"{why}: to see what speaks for {target!r} use absence, linear or alti_logit", stacklevel=3)
-        return Request(method, index, position, layers, truncate, options)
+        return Request(method, index, rival, position, layers, truncate, options)
 
     def task(self, text: str, text_pair: str | None, request: Request) -> Task:
         """A text as tokens, for callers who batch by themselves."""
@@ -183,10 +198,11 @@ class Model:
         inputs = self.encoder.collate([task.encoded for task in tasks])
         places = [task.position for task in tasks if task.position is not None]
         position = torch.tensor(places, device=inputs.mask.device) if places else None
-        index = None
-        if request.index is not None:
-            index = torch.full_like(inputs.special[:, 0], request.index, dtype=torch.long)
-        return inputs, Target(index, position)
+
+        def chosen(index: int | None) -> Tensor | None:
+            return None if index is None else torch.full_like(inputs.special[:, 0], index, dtype=torch.long)
+
+        return inputs, Target(chosen(request.index), position, chosen(request.against))
 
     def _explained(self, tasks: list[Task], request: Request) -> list[Attribution]:
         """One batch."""
@@ -225,6 +241,11 @@ class Model:
         if logits is not None:
             index, label, probability = self.head.prediction(self.encoder.tokenizer, logits, request.index)
             extra |= {"value": float(logits[index])} if probability is None else {}
+        if logits is not None and request.against is not None:
+            _, rival, _ = self.head.prediction(self.encoder.tokenizer, logits, request.against)
+            label = " rather than ".join(name if name == name.strip() else repr(name) for name in (label or "", rival))
+            if index == request.against:
+                warnings.warn(f"the model predicts {rival!r} itself: name a target to explain against it", stacklevel=4)
         return Attribution(
             text=encoded.text,
             text_pair=encoded.text_pair,
@@ -297,7 +318,7 @@ class Model:
             return
         if kind != "sequence":
             return
-        task = self.task(SENTENCES[0], None, self._request("alti", None, None, False, True, {}))
+        task = self.task(SENTENCES[0], None, Request(truncate=True))
         tensors = self.encoder.collate([task.encoded]).tensors
         with torch.enable_grad(), evaluating(self.model):
             output = network(self.model)(**tensors, output_hidden_states=True, return_dict=True)

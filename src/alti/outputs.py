@@ -46,7 +46,6 @@ def probabilities(logits: Tensor, config: PreTrainedConfig) -> Tensor:
 
 def contrast(logits: Tensor, index: Tensor, config: PreTrainedConfig) -> Tensor:
     """What speaks for an output [B]: its logit against the mean of the others, or its logit where it stands alone."""
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # thousands of them are added up
     own = logits.gather(1, index[:, None])[:, 0]
     if kind_of(config, logits.shape[-1]) != "softmax":
         return own

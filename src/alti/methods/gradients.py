@@ -83,16 +83,16 @@ def integrated_gradients(
     larger = MAGNIFIED if vectors.dtype.itemsize < 4 else 1.0
     at_once = 1 if network(model).config.pad_token_id is None else AT_ONCE  # then some classifiers take one at a time
 
-    def value(given: Tensor, index: Tensor, position: Tensor | None, *tensors: Tensor) -> Tensor:
+    def value(given: Tensor, index: Tensor, at_last: Tensor | None, against: Tensor | None, *tensors: Tensor) -> Tensor:
         with evaluating(model), entering(model, at, lambda _: given):
             found = network(model)(**dict(zip(inputs.tensors, tensors, strict=True)), return_dict=True)
-        return larger * _value(model, found, Target(index, position), of)
+        return larger * _value(model, found, Target(index, at_last, against), of)
 
     with torch.enable_grad():
         scores, gap = IntegratedGradients(value, multiply_by_inputs=True).attribute(
             vectors,
             _start(model, inputs, vectors, at, baseline),
-            additional_forward_args=(index, target.position, *inputs.tensors.values()),
+            additional_forward_args=(index, target.position, target.against, *inputs.tensors.values()),
             n_steps=steps,
             internal_batch_size=max(at_once, len(vectors)),
             return_convergence_delta=True,
@@ -116,7 +116,8 @@ def _slopes(model: nn.Module, inputs: Inputs, target: Target, at: Point, of: Of)
     with torch.enable_grad(), evaluating(model), entering(model, at, leaf):
         output = network(model)(**inputs.tensors, return_dict=True)
         value = _value(model, output, target, of)
-        larger = _larger(model, output, value) if of == "probability" else torch.ones_like(value)
+        alone = of == "probability" and target.against is None
+        larger = _larger(model, output, value) if alone else torch.ones_like(value)
     (slopes,) = torch.autograd.grad((larger * value).sum(), leaves)
     return leaves[0].detach(), slopes / larger[:, None, None], output
 
@@ -137,7 +138,7 @@ def _value(model: nn.Module, output: Any, target: Target, of: Of) -> Tensor:
     logits = logits_of(output, target.position)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     values = probabilities(logits, network(model).config) if of == "probability" else logits
-    return values.gather(1, _index(output, target)[:, None])[:, 0]
+    return target.of(values, _index(output, target))
 
 
 def _start(model: nn.Module, inputs: Inputs, vectors: Tensor, at: Point, baseline: Baseline) -> Tensor:

@@ -15,8 +15,9 @@ from alti.structure import network
 def linear(model: nn.Module, inputs: Inputs, target: Target) -> Scores:
     """Linear: each token's exact signed effect on the class, with attention, norms and activations held constant.
 
-    The class is read as its logit against the mean of the others. What biases carry is the result's `remainder`; scores
-    and biases are checked to make up the class (but in models whose biases are frozen).
+    The class is read as its logit against the mean of the others, or against the one that was named. What biases carry
+    is the result's `remainder`; scores and biases are checked to make up the class (but in models whose biases are
+    frozen).
     """
     view = linear_view(model, inputs.tensors)
     value = _contrast(model, view, target)
@@ -73,8 +74,10 @@ def alti_logit(model: nn.Module, inputs: Inputs, target: Target, *, kernel: str 
 def _contrast(model: nn.Module, view: View, target: Target) -> Tensor:
     with torch.enable_grad():
         logits = logits_of(view.output, target.position)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # thousands may be added up
         index = logits.argmax(-1) if target.index is None else target.index
-        return contrast(logits, index, network(model).config)
+        alone = target.against is None
+        return contrast(logits, index, network(model).config) if alone else target.of(logits, index)
 
 
 def _products(slope: Tensor, view: View) -> Tensor:

@@ -29,15 +29,16 @@ def occlusion(
         output = inner(**inputs.tensors, return_dict=True)
         logits = logits_of(output, target.position)
         index = logits.argmax(-1) if target.index is None else target.index
-        full = probabilities(logits, inner.config).gather(1, index[:, None])[:, 0]
+        full = target.of(probabilities(logits, inner.config), index)
         scores = torch.zeros_like(inputs.mask, dtype=torch.promote_types(full.dtype, torch.float32))
         reads = None if output.logits.dim() == 2 else target.position  # a classifier finds its position by itself
         at_once = 1 if inner.config.pad_token_id is None else AT_ONCE  # some classifiers then take one text at a time
         for row, places in _questions(inputs, reads, at_once):
             some = torch.tensor(places, device=scores.device)
             tensors, position = _without(inputs, reads, row, some, removal)
-            left = logits_of(inner(**tensors, return_dict=True), position)
-            scores[row, some] = (full[row] - probabilities(left, inner.config)[:, index[row]]).to(scores)
+            left = probabilities(logits_of(inner(**tensors, return_dict=True), position), inner.config)
+            rival = 0 if target.against is None else left[:, target.against[row]]
+            scores[row, some] = (full[row] - (left[:, index[row]] - rival)).to(scores)
     return Scores(scores, output=output)
 
 

@@ -39,11 +39,16 @@ class Target:
 
     index: Tensor | None = None  # [B]  class or vocabulary id; None: the predicted one
     position: Tensor | None = None  # [B]  None: the mean of all real positions
+    against: Tensor | None = None  # [B]  the output that it is explained against; None: all others
 
     def cloned(self) -> "Target":
         """The same outside torch.inference_mode."""
-        index, position = (None if t is None else t.clone() for t in (self.index, self.position))
-        return Target(index, position)
+        return Target(*(None if t is None else t.clone() for t in (self.index, self.position, self.against)))
+
+    def of(self, values: Tensor, index: Tensor) -> Tensor:
+        """The entry of values [B, C] that is explained, minus that of its rival where there is one: [B]."""
+        own = values.gather(1, index[:, None])[:, 0]
+        return own if self.against is None else own - values.gather(1, self.against[:, None])[:, 0]
 
     def rows(self, inputs: Inputs) -> Tensor:
         """How much the prediction reads of each final position: [B, T], rows sum to 1."""

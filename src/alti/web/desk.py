@@ -50,7 +50,7 @@ class Desk:
     def explain(self, asked: dict[str, Any]) -> bytes:
         """The JSON of Attribution.to_dict()."""
         model = self._model(asked)
-        what = {name: asked[name] for name in ("method", "target", "position", "layers")}
+        what = {name: asked[name] for name in ("method", "target", "against", "position", "layers")}
         return _json(self._explained(model, asked, **what, **_checked(asked["method"], asked["options"])).to_dict())
 
     def view(self, asked: dict[str, Any]) -> bytes:

@@ -51,6 +51,7 @@ EXPLAIN = {
     "method": Field("string", "An attribution method.", "alti"),
     "options": Field("object", "The method's own options.", {}),
     **_WHAT,
+    "against": Field("class", "Another label or token: why rather the target than this."),
     "layers": Field("boolean", "Whether the result has the maps of the layers.", True),
 }
 VIEW = {**_TEXT, **_METHODS, **_WHAT}
