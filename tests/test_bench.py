@@ -411,3 +411,69 @@ def test_one_run_at_a_time_writes_a_file(plan, model, tmp_path):
     assert rest[-1].texts == len(TEXTS)
     with pytest.raises(alti.UsageError, match="cannot be written"):
         next(run(plan, model, Path("/dev/null")))
+
+
+@pytest.mark.parametrize("mask", [False, True])
+def test_pairs_of_texts(model, tmp_path, mask):
+    """Which words are taken away does not change which text the others are of."""
+    file, pairs = tmp_path / "pairs.jsonl", [(TEXTS[0], TEXTS[2]), (TEXTS[3], TEXTS[4])]
+    lines = [
+        {"premise": one, "hypothesis": other, "human": [float(i == 1) for i in range(len(one.split()))]}
+        for one, other in pairs
+    ]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    columns = {"text": "premise", "pair": "hypothesis", "rationale": "human", "mask": mask}
+    metrics = ("comprehensiveness", "sufficiency", "token_f1")
+    plan = Plan(model="tiny", data=str(file), methods=("alti", "linear"), metrics=metrics, **columns)
+    rows = [row for row in finished(plan, model, tmp_path / "rows.jsonl") if "method" in row]
+    mask_id = model.tokenizer.mask_token_id
+    for row in rows:
+        encoded = model.encoder.encode(*pairs[row["text"]])
+        assert set(encoded.types) == {0, 1}
+        second = encoded.types.index(1)
+
+        def predict(questions, row=row, encoded=encoded, second=second):
+            found = []
+            for ids in questions:
+                first = ids.index(encoded.ids[second - 1], 1) + 1  # behind the first [SEP]
+                types = [0] * first + [1] * (len(ids) - first)
+                logits = model.model(input_ids=torch.tensor([ids]), token_type_ids=torch.tensor([types])).logits
+                found.append(logits.softmax(-1)[0, row["target"]])
+            return torch.stack(found).detach()
+
+        keep = torch.tensor(encoded.special)
+        scores = model.explain(*pairs[row["text"]], method=row["method"], target=row["target"]).scores
+        options = {"ids": encoded.ids, "keep": keep, "scores": scores, "mask_id": mask_id if mask else None}
+        assert row["values"]["comprehensiveness"] == pytest.approx(comprehensiveness(predict, **options), abs=1e-6)
+        assert row["values"]["sufficiency"] == pytest.approx(sufficiency(predict, **options), abs=1e-6)
+        if row["text"] == 0:  # only words of the first text count
+            one = TEXTS[0].split()
+            own = [
+                (
+                    i,
+                    sum(
+                        float(scores[k])
+                        for k, (a, b) in enumerate(encoded.offsets)
+                        if encoded.segments[k] == 0 and TEXTS[0][:a].count(" ") == i
+                    ),
+                )
+                for i in range(len(one))
+            ]
+            expected = token_f1([score for _, score in own], lines[0]["human"])
+            assert row["values"]["token_f1"] == pytest.approx(expected)
+
+
+def test_pairs_with_special_tokens_inside_are_passed_over(model, tmp_path):
+    file = tmp_path / "pairs.jsonl"
+    file.write_text(json.dumps({"text": "so [SEP] dull", "pair": "funny"}) + "\n")
+    plan = Plan(model="tiny", data=str(file), methods=("alti",), pair="pair")
+    (row, *_) = finished(plan, model, tmp_path / "rows.jsonl")
+    assert row == {"text": 0, "skipped": "a text of the pair has special tokens inside"}
+
+
+@pytest.mark.parametrize(("family", "kind"), [("roberta", "bpe"), ("mpnet", "wordpiece")])
+def test_pairs_without_types(family, kind):
+    """A tokenizer that gives none, and a model that takes none."""
+    found = alti.Model(tiny.speaking(family, "AutoModelForSequenceClassification", kind), tiny.tokenizer(kind))
+    assert found.encoder.types_of([2, 5, 3, 6, 3]) is None
+    assert Predictor(found, pairs=True).probabilities([[2, 5, 3, 6, 3]]).shape == (1, 2)

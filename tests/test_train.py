@@ -190,3 +190,15 @@ def test_a_folder_that_cannot_be(checkpoint, data, tmp_path):
         train(recipe(checkpoint, data), tmp_path / "file")
     with pytest.raises(alti.UsageError, match="saves = -1"):
         train(recipe(checkpoint, data), tmp_path, saves=-1)
+
+
+def test_pairs_of_texts(checkpoint, tmp_path):
+    """The second text is trained on too."""
+    rows = [{"a": a, "b": b, "label": int(a == b)} for a in WORDS for b in WORDS for _ in range(3)]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    asked = Recipe(
+        checkpoint, str(tmp_path / "pairs.jsonl"), split=None, validation=None, text="a", pair="b", epochs=0.2
+    )
+    card = train(asked, tmp_path / "out")
+    assert (card["pair"], card["texts"]) == ("b", 48)
+    assert alti.load(tmp_path / "out", device="cpu").explain("clever", "bad").text_pair == "bad"

@@ -69,6 +69,7 @@ class Plan:
     text: str | None = None  # column
     label: str | None = None
     rationale: str | None = None
+    pair: str | None = None  # the second text
     first: int | None = None  # only so many rows, from the top
     sample: int | None = None  # only so many, drawn by chance
     seed: int = 0
@@ -95,11 +96,13 @@ class Plan:
         """What the plan says about every text."""
         specs = {spec: parsed(spec) for spec in self.methods}
         metrics = {spec: parsed_metric(spec, envelope=self.envelope) for spec in self.metrics}
-        return Setting(specs, metrics, self.mask, self.mask_token, self.truncate, self.keep_scores)
+        return Setting(
+            specs, metrics, self.mask, self.mask_token, self.truncate, self.keep_scores, self.pair is not None
+        )
 
     def rows(self) -> Iterator[Example | Skipped]:
         """The rows of the data that the plan covers."""
-        columns = {"text": self.text, "label": self.label, "rationale": self.rationale}
+        columns = {"text": self.text, "label": self.label, "rationale": self.rationale, "pair": self.pair}
         found = islice(read(self.data, split=self.split, **columns), self.first)
         return iter(found) if self.sample is None else iter(sample(found, self.sample, self.seed))
 

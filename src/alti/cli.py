@@ -36,6 +36,7 @@ Bars = Annotated[bool, typer.Option("--bars", help="Show bars, or a table, also 
 Html = Annotated[Path | None, typer.Option("--html", help="Write a web page instead of printing.")]
 Latex = Annotated[Path | None, typer.Option("--latex", help="Write a LaTeX document instead of printing.")]
 Plot = Annotated[Path | None, typer.Option("--plot", help="Draw into a PNG, SVG or PDF file instead of printing.")]
+PairColumn = Annotated[str | None, typer.Option(help="The second text, for models that read two.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 
 
@@ -204,6 +205,7 @@ def bench(
     text_column: Annotated[str | None, typer.Option(help="Default: text, sentence, …")] = None,
     label_column: Annotated[str | None, typer.Option(help="Default: label.")] = None,
     rationale_column: Annotated[str | None, typer.Option(help="Weights of words, for plausibility.")] = None,
+    pair_column: PairColumn = None,
     first: Annotated[int | None, typer.Option(help="Only so many rows, from the top.")] = None,
     sample: Annotated[int | None, typer.Option(help="Only so many rows, drawn with --seed.")] = None,
     seed: Annotated[int, typer.Option()] = 0,
@@ -242,6 +244,7 @@ def bench(
         text=text_column,
         label=label_column,
         rationale=rationale_column,
+        pair=pair_column,
         first=first,
         sample=sample,
         seed=seed,
@@ -282,6 +285,7 @@ def train(
     validation: Annotated[str | None, typer.Option(help="Split to measure accuracy on; '' for none.")] = "validation",
     text_column: Annotated[str | None, typer.Option(help="Default: text, sentence, …")] = None,
     label_column: Annotated[str | None, typer.Option(help="Default: label.")] = None,
+    pair_column: PairColumn = None,
     task: Annotated[str, typer.Option(help="text, or mask: the head reads the mask token.")] = "text",
     mask_token: Annotated[str | None, typer.Option(help="How the data writes the mask token.")] = None,
     first: Annotated[int | None, typer.Option(help="Only so many rows.")] = None,
@@ -300,7 +304,8 @@ def train(
 
     settings: dict[str, Any] = {"epochs": epochs, "batch": batch, "rate": rate, "tokens": tokens, "seed": seed}
     settings |= {"split": split or None, "validation": validation or None, "task": task, "first": first}
-    recipe = Recipe(checkpoint, data, text=text_column, label=label_column, mask_token=mask_token, **settings)
+    settings |= {"text": text_column, "label": label_column, "pair": pair_column, "mask_token": mask_token}
+    recipe = Recipe(checkpoint, data, **settings)
     disable_progress_bar()
     set_verbosity_error()  # that a new head was made is what was asked for
     with resumable(out), bar("steps") as update:

@@ -36,6 +36,7 @@ class Example:
     text: str
     label: int | str | None = None
     rationale: list[float] | None = None  # a weight for each word of text.split()
+    pair: str | None = None  # the second text
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +54,22 @@ def read(
     text: str | None = None,
     label: str | None = None,
     rationale: str | None = None,
+    pair: str | None = None,
 ) -> Iterator[Example | Skipped]:
     """Read the rows of a data set, one at a time.
 
     `source` is a .parquet, .jsonl, .ndjson, .json, .csv, .tsv or .txt file (all but parquet also as .gz), a folder of
-    parquet files, or the name of a data set of the hub, as NAME or NAME:CONFIG. `text`, `label` and `rationale` name
-    columns; a text may be a list of words. `split` keeps the rows whose column "split" says so, and on the hub takes
-    the split of that name (by default "test", else the first). Rows are numbered from 0 within the split; one that
-    cannot be read counts, whichever split it was of.
+    parquet files, or the name of a data set of the hub, as NAME or NAME:CONFIG. `text`, `label`, `rationale` and `pair`
+    (a second text) name columns; a text may be a list of words. `split` keeps the rows whose column "split" says so,
+    and on the hub takes the split of that name (by default "test", else the first). Rows are numbered from 0 within the
+    split; one that cannot be read counts, whichever split it was of.
 
     >>> for row in read("reviews.csv", text="review", label="stars"):
     ...     print(row)
     """
     path = Path(source).expanduser()
     rows = _of_split(_files(path), split, path) if _is_local(path) else _hub(str(source), split)
-    examples = _examples(rows, str(source), {"text": text, "label": label, "rationale": rationale})
+    examples = _examples(rows, str(source), {"text": text, "label": label, "rationale": rationale, "pair": pair})
     first = next(examples, None)  # now, so that a wrong column is told before any model is loaded
     if first is None:
         raise LoadError(f"{source} has no rows: give a data set that has some")
@@ -115,15 +117,17 @@ class _Columns:
     text: str
     label: str | None
     rationale: str | None
+    pair: str | None
 
     def example(self, number: int, row: dict[str, Any]) -> Example | Skipped:
         try:
             text = _text(row.get(self.text))
             label = _label(row.get(self.label)) if self.label else None
             rationale = _rationale(row.get(self.rationale), text) if self.rationale else None
+            pair = _text(row.get(self.pair)) if self.pair else None
         except ValueError as reason:
             return Skipped(number, str(reason))
-        return Example(number, text, label, rationale)
+        return Example(number, text, label, rationale, pair)
 
 
 def _examples(rows: Iterator[Row], source: str, asked: dict[str, str | None]) -> Iterator[Example | Skipped]:
@@ -147,7 +151,7 @@ def _columns(there: list[str], source: str, asked: dict[str, str | None]) -> _Co
             f"{source} has no column called {_listed(TEXTS)}: name the column of the text, one of {_listed(there)}"
         )
     label = asked["label"] or next((name for name in LABELS if name in there), None)
-    return _Columns(text, label, asked["rationale"])
+    return _Columns(text, label, asked["rationale"], asked["pair"])
 
 
 def _text(cell: Any) -> str:

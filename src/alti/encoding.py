@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import dataclass, replace
+from functools import cached_property
 from inspect import signature
 from threading import Lock
 
@@ -112,6 +113,33 @@ class Encoder:
             [-1 if segment is None else segment for segment in found.sequence_ids()],
             [bool(a) or i in self.special for a, i in zip(found["special_tokens_mask"], ids, strict=True)],
         )
+
+    def types_of(self, ids: list[int]) -> list[int] | None:
+        """token_type_ids of a pair that some words were taken from; None where the model takes none.
+
+        They change at added tokens only, which stay: the k-th of them and what stands behind it have the types that
+        they have in every pair.
+        """
+        if self._template is None:
+            return None
+        now, added = self._template
+        types, left = [], iter(added)
+        for token in ids:
+            separates = token in self.special and token != self.tokenizer.mask_token_id
+            own, behind = next(left, (now, now)) if separates else (now, now)
+            types.append(own)
+            now = behind
+        return types
+
+    @cached_property
+    def _template(self) -> tuple[int, list[tuple[int, int]]] | None:
+        """The type at the start of a pair, then of each added token and of what follows it."""
+        pair = self._tokenized("a", "a")
+        if (types := pair.types) is None:
+            return None
+        following = [*types[1:], types[-1]]
+        places = [i for i, added in enumerate(pair.special) if added]
+        return types[0], [(types[i], following[i]) for i in places]
 
     def collate(self, texts: list[Encoded]) -> Inputs:
         """Several texts as one batch, padded on the right so that every position is what it is without padding."""

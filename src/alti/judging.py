@@ -44,6 +44,7 @@ class Setting:
     mask_token: str | None = None  # how the data writes it
     truncate: bool = False
     keep_scores: bool = False
+    pairs: bool = False
 
 
 class _Text(NamedTuple):
@@ -59,7 +60,7 @@ class Judge:
     """Computes rows: what each metric says of each method on each text."""
 
     def __init__(self, model: Model, setting: Setting) -> None:
-        self.model, self.setting, self.predictor = model, setting, Predictor(model)
+        self.model, self.setting, self.predictor = model, setting, Predictor(model, pairs=setting.pairs)
         self.request = Request(truncate=setting.truncate)
         self.mask_id = model.encoder.tokenizer.mask_token_id
         if setting.mask and self.mask_id is None:
@@ -92,12 +93,18 @@ class Judge:
             try:
                 if isinstance(row, Skipped):
                     raise UsageError(row.reason)
-                good.append((row, self.model.task(self._text(row), None, self.request)))
+                good.append((row, self._task(row)))
             except AltiError as error:
                 passed.append({"text": row.number, "skipped": str(error)})
         likely = self.predictor.probabilities([task.encoded.ids for _, task in good])
         targets = likely.argmax(-1).tolist() if good else []
         return [_Text(*good[i], target, float(likely[i, target])) for i, target in enumerate(targets)], passed
+
+    def _task(self, row: Example) -> Task:
+        task, encoder = self.model.task(self._text(row), row.pair, self.request), self.model.encoder
+        if row.pair is not None and encoder.types_of(task.encoded.ids) != task.encoded.types:
+            raise UsageError("a text of the pair has special tokens inside")
+        return task
 
     def _text(self, row: Example) -> str:
         own, written = self.model.encoder.tokenizer.mask_token, self.setting.mask_token
@@ -173,9 +180,10 @@ def _plausibility(metric: str, text: _Text, scores: Tensor, kind: str) -> float:
     encoded = text.task.encoded
     ends = [match.end() for match in re.finditer(r"\S+", encoded.text)]  # with the tokenizer's own mask token
     words: dict[int, float] = {}
-    for (start, end), special, score in zip(encoded.offsets, encoded.special, scores.tolist(), strict=True):
+    of_text = [owner == 0 and not special for owner, special in zip(encoded.segments, encoded.special, strict=True)]
+    for (start, end), own, score in zip(encoded.offsets, of_text, scores.tolist(), strict=True):
         word = bisect(ends, start)
-        if not special and end > start and word < len(ends):
+        if own and end > start and word < len(ends):
             words[word] = words.get(word, 0.0) + score
     found = [abs(score) if kind == BY_SIZE else score for score in words.values()]
     return PLAUSIBILITY[metric](found, [text.example.rationale[word] for word in words])

@@ -17,12 +17,12 @@ TOKENS = {"cpu": 4096, "cuda": 1 << 16}  # of a batch, padding included
 class Predictor:
     """What a model says to sequences of tokens; counts what that took."""
 
-    def __init__(self, model: Model, *, tokens: int | None = None) -> None:
+    def __init__(self, model: Model, *, tokens: int | None = None, pairs: bool = False) -> None:
         if model.head.kind == "encoder":
             raise UsageError(
                 f"{model.name or 'this model'} has no head and predicts nothing: load a classifier or a language model"
             )
-        self.model = model
+        self.model, self.pairs = model, pairs  # whether every sequence is a pair of texts
         self.device = network(model.model).device
         self.tokens = tokens or TOKENS.get(self.device.type, TOKENS["cpu"])
         if model.head.kind in ("masked", "causal"):  # logits of every token
@@ -55,6 +55,9 @@ class Predictor:
         tensors = {"input_ids": torch.tensor(ids, device=self.device)}
         if not all(map(all, mask)):
             tensors["attention_mask"] = torch.tensor(mask, device=self.device)
+        types = [found for question in ids if self.pairs and (found := encoder.types_of(question)) is not None]
+        if types:
+            tensors["token_type_ids"] = torch.tensor(types, device=self.device)
         position = None
         if head.kind != "sequence":
             places = [head.position(question, encoder.tokenizer.mask_token_id) for question in questions]

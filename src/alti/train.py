@@ -45,6 +45,7 @@ class Recipe:
     validation: str | None = "validation"  # split that accuracy is measured on; None: not measured
     text: str | None = None  # column
     label: str | None = None
+    pair: str | None = None  # column of the second text
     task: Task = "text"  # "mask": the head reads the mask token of each text
     mask_token: str | None = None  # how the data writes it, where it writes it its own way
     first: int | None = None  # only so many rows
@@ -67,10 +68,11 @@ class Recipe:
 class _Texts(Dataset[dict[str, Any]]):
     """Texts as tokens, with their labels."""
 
-    def __init__(self, rows: list[tuple[str, int]], tokenizer: Any, recipe: Recipe) -> None:
+    def __init__(self, rows: list[tuple[Example, int]], tokenizer: Any, recipe: Recipe) -> None:
         written, own = recipe.mask_token, tokenizer.mask_token
-        texts = [text.replace(written, own) if written else text for text, _ in rows]
-        found = tokenizer(texts, truncation=True, max_length=recipe.tokens) if texts else {}
+        texts = [row.text.replace(written, own) if written else row.text for row, _ in rows]
+        pairs = [row.pair for row, _ in rows] if recipe.pair else None
+        found = tokenizer(texts, pairs, truncation=True, max_length=recipe.tokens) if texts else {}
         self.items: list[dict[str, Any]] = []
         self.unmasked = 0  # texts without exactly one mask token, which are left out
         for i, (_, label) in enumerate(rows):
@@ -108,12 +110,12 @@ def train(recipe: Recipe, out: str | Path, *, saves: int = SAVES, watch: Watch |
     if recipe.task == "mask" and tokenizer.mask_token is None:
         raise UsageError(f"{recipe.checkpoint} has no mask token, which task = 'mask' reads: choose another checkpoint")
     rows = _rows(recipe, recipe.split)
-    names = sorted({label for _, label in rows}, key=lambda name: (isinstance(name, str), name))
+    names = sorted({row.label for row in rows if row.label is not None}, key=lambda name: (isinstance(name, str), name))
     if len(names) < 2:
         raise UsageError(f"{recipe.data} has the labels {names}: training needs two or more")
-    numbers = {name: i for i, name in enumerate(names)}
+    numbers: dict[int | str | None, int] = {name: i for i, name in enumerate(names)}
     held = _rows(recipe, recipe.validation) if recipe.validation else []
-    if unknown := {label for _, label in held} - numbers.keys():
+    if unknown := {row.label for row in held} - numbers.keys():
         told = ", ".join(sorted(map(str, unknown)))
         raise UsageError(f"the split {recipe.validation} has labels that {recipe.split} has not: {told}")
     _seed(recipe.seed)
@@ -127,7 +129,7 @@ def train(recipe: Recipe, out: str | Path, *, saves: int = SAVES, watch: Watch |
     ).float()
     model.config.id2label = {i: str(name) for name, i in numbers.items()}
     model.config.label2id = {str(name): i for name, i in numbers.items()}
-    sets = [_Texts([(text, numbers[label]) for text, label in part], tokenizer, recipe) for part in (rows, held)]
+    sets = [_Texts([(row, numbers[row.label]) for row in part], tokenizer, recipe) for part in (rows, held)]
     for split, rows_of, texts in zip((recipe.split, recipe.validation), (rows, held), sets, strict=True):
         if rows_of and not len(texts):
             raise UsageError(
@@ -280,11 +282,12 @@ def _accuracy(found: Any) -> dict[str, float]:
     return {"accuracy": float((predicted == labels)[real].mean())}
 
 
-def _rows(recipe: Recipe, split: str | None) -> list[tuple[str, int | str]]:
-    found: list[tuple[str, int | str]] = []
-    for row in read(recipe.data, split=split, text=recipe.text, label=recipe.label):
+def _rows(recipe: Recipe, split: str | None) -> list[Example]:
+    """The rows that have a label."""
+    found: list[Example] = []
+    for row in read(recipe.data, split=split, text=recipe.text, label=recipe.label, pair=recipe.pair):
         if isinstance(row, Example) and row.label is not None:
-            found.append((row.text, row.label))
+            found.append(row)
             if len(found) == recipe.first:
                 break
     if not found:
