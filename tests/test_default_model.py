@@ -68,3 +68,8 @@ def test_the_readme_says_what_the_card_says():
     assert f"{CARD['validation_accuracy']:.1%}".replace("%", " %") + " on the validation set" in readme
     assert f"{CARD['test_accuracy']:.1%}".replace("%", " %") + " on the test set" in readme
     assert f"{CARD['vocabulary']:,} word pieces, {CARD['megabytes']:.0f} MB" in readme
+
+
+def test_its_name_is_a_name_to_load_it_by(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert alti.load(alti.load().name).fingerprint() == alti.load("default").fingerprint()

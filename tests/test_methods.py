@@ -177,15 +177,23 @@ def test_a_method_of_ones_own():
 HALF = "A gorgeous, witty, seductive movie.", "The plot is a tedious mess, and nobody cares.", "It is not bad at all."
 
 
+@pytest.mark.parametrize("against", [None, "other"])
 @pytest.mark.parametrize("method", ["gradient", "input_x_gradient", "integrated_gradients"])
-def test_gradients_of_a_confident_model_survive_half_precision(method):
+def test_gradients_of_a_confident_model_survive_half_precision(method, against):
     """They are p (1 − p) times something, and a float16 ends at 6e-8."""
     options = {"steps": 10} if method == "integrated_gradients" else {}
     full, half = (alti.load(device="cpu", dtype=dtype) for dtype in ("float32", "float16"))
     for text in HALF:
-        one, other = (model.explain(text, method=method, **options) for model in (full, half))
+        rival = None if against is None else 1 - full.explain(text).target
+        one, other = (model.explain(text, method=method, against=rival, **options) for model in (full, half))
         assert one.probability > 0.98
         torch.testing.assert_close(other.scores, one.scores, rtol=0, atol=0.02 * float(one.scores.max()))
+
+
+def test_a_small_fall_of_a_probability_survives_half_precision():
+    found = alti.load(device="cpu", dtype="float16").explain(HALF[0], method="occlusion")
+    assert found.probability > 0.999
+    assert (found.scores[~found.special] != 0).all()
 
 
 @pytest.mark.parametrize("at", ["word", "embedding"])

@@ -214,12 +214,12 @@ def test_special_tokens_get_nothing_from_integrated_gradients(baseline):
 @pytest.mark.parametrize(
     ("method", "options", "message"),
     [
-        ("gradient", {"aggregate": "l3"}, "choose l2, mean_abs or sum"),
-        ("gradient", {"at": "output"}, "'word'"),
-        ("input_x_gradient", {"of": "loss"}, "'probability' or 'logit'"),
+        ("gradient", {"aggregate": "l3"}, "one of l2, mean_abs, not 'l3'"),
+        ("gradient", {"at": "output"}, "one of word, embedding"),
+        ("input_x_gradient", {"of": "loss"}, "one of probability, logit"),
         ("integrated_gradients", {"steps": 0}, "1 or more"),
-        ("integrated_gradients", {"baseline": "noise"}, "choose auto, mask, zero or pad"),
-        ("occlusion", {"removal": "swap"}, "choose delete or mask"),
+        ("integrated_gradients", {"baseline": "noise"}, "one of auto, mask, zero, pad"),
+        ("occlusion", {"removal": "swap"}, "one of delete, mask"),
     ],
 )
 def test_wrong_options_are_said(method, options, message):

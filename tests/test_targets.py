@@ -309,7 +309,7 @@ def test_a_target_that_changes_nothing_is_told():
 
 
 def test_a_sum_of_slopes_is_refused():
-    with pytest.raises(alti.UsageError, match="which a LayerNorm makes 0: use l2"):
+    with pytest.raises(alti.UsageError, match="takes aggregate as one of l2, mean_abs, not 'sum'"):
         model_of("bert").explain(TEXT, method="gradient", aggregate="sum")
 
 
@@ -335,11 +335,12 @@ def test_a_token_that_wants_a_space_before_it_is_told():
     head = Head.of(model.model)
     logits = torch.zeros(model.model.config.vocab_size)
     logits[spaced] = 9.0
-    with pytest.warns(UserWarning, match=r"'a' has p = .*; ' a', with a space before it, is another token"):
-        head.prediction(tokenizer, logits, bare)
+    with pytest.warns(UserWarning, match="'a' is far less likely here than ' a', another token"):
+        head.warn_of_spaces(tokenizer, logits, bare)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        head.prediction(tokenizer, logits, spaced)
+        head.warn_of_spaces(tokenizer, logits, spaced)
+        head.prediction(tokenizer, logits, bare)  # of every class, on the page
 
 
 RIVALS = {"linear": {}, "absence": {}, "alti_logit": {}, "input_x_gradient": {"aggregate": "sum"}, "occlusion": {}}
@@ -381,3 +382,22 @@ def test_what_cannot_be_explained_against():
         warnings.simplefilter("ignore")
         label = spaced.explain("so dull", target=" a", against="a", method="linear").label
     assert label == "' a' rather than a"
+
+
+def test_a_contrast_near_zero_is_checked_by_its_parts():
+    """Two tokens that are as likely as each other: their difference is no measure of an error."""
+    model = alti.Model(tiny.speaking("llama", "AutoModelForCausalLM", "bpe").float(), tiny.tokenizer("bpe"))
+    weight = model.model.get_output_embeddings().weight
+    with torch.no_grad():
+        weight[9] = weight[8] * (1 + 1e-6)
+    found = model.explain("so dull", target=8, against=9, method="linear")
+    assert found.scores.abs().max() < 1e-4
+    assert found.extra["against"] == 9
+
+
+def test_what_is_wrong_with_against_is_said_of_it():
+    model = model_of("bert", num_labels=3)
+    with pytest.raises(alti.UsageError, match=r"^against = 'none' is not a label"):
+        model.explain(TEXT, target=1, against="none", method="linear")
+    with pytest.raises(alti.UsageError, match="against = 0 was given, but this model has one output alone"):
+        model_of("bert", num_labels=1).explain(TEXT, against=0, method="linear")

@@ -330,7 +330,8 @@ def _note(plan: Plan, rows: list[Row]) -> str:
     passed = [row for row in rows if "skipped" in row]
     undefined = {row["text"] for row in rows if None in row.get("values", {}).values()}
     count = f"{len(texts)} text{'' if len(texts) == 1 else 's'}"
-    parts = [f"{count}; 95 % bootstrap intervals; {BY_SIZE.strip()}: ranked by the size of scores."]
+    intervals = "95 % bootstrap intervals; " if len(texts) > 1 else ""
+    parts = [f"{count}; {intervals}{BY_SIZE.strip()}: ranked by the size of scores."]
     if cut := {row["text"] for row in rows if row.get("cut")}:
         parts.append(f"Cut to the model's length: {len(cut)} of them.")
     if undefined:

@@ -227,7 +227,7 @@ def bench(
     """Compare methods on a data set: which tokens matter, by how much the prediction suffers without them?"""
     from alti.bench import PAPER, Plan, curves, default_methods, load_rows, run, summary, work
     from alti.loading import DEFAULT_NAME
-    from alti.tables import long_csv
+    from alti.tables import key_of, long_csv
 
     if not out.parent.is_dir() or (out.exists() and not out.is_file()):
         raise UsageError(f"--out {out} cannot be written: give a file in a folder that exists")
@@ -236,7 +236,7 @@ def bench(
     if form not in ("text", "markdown", "latex", "csv"):
         raise UsageError(f"--format {form} does not exist: choose text, markdown, latex or csv")
     plan = Plan(
-        model=model or DEFAULT_NAME,
+        model=DEFAULT_NAME if model in (None, "default") else str(model),
         data=data,
         methods=tuple(_names(methods)) if methods else PAPER,
         metrics=tuple(_names(metrics)),
@@ -269,7 +269,8 @@ def bench(
     tables, spent = summary(plan, rows), work(rows)
     if as_json:
         plain = [table.to_dict() for table in tables]
-        say(json.dumps({"tables": plain, "curves": curves(plan, rows), "work": spent}))
+        drawn = {key_of(name): line for name, line in curves(plan, rows).items()}
+        say(json.dumps({"tables": plain, "curves": drawn, "work": spent}))
     else:
         say(long_csv(tables) if form == "csv" else "\n".join(getattr(table, form)() for table in tables), end="")
     passes, single, seconds = (f"{spent.get(key, 0):,.0f}" for key in ("passes", "unbatched", "seconds"))
@@ -308,7 +309,7 @@ def train(
     recipe = Recipe(checkpoint, data, **settings)
     disable_progress_bar()
     set_verbosity_error()  # that a new head was made is what was asked for
-    with resumable(out), bar("steps") as update:
+    with resumable(out, kept=saves > 0), bar("steps") as update:
         card = train(recipe, out, saves=saves, watch=update)
     if as_json:
         say(json.dumps(card))

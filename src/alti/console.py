@@ -135,12 +135,13 @@ def write(path: Path, text: str) -> None:
 
 
 @contextmanager
-def resumable(out: Path) -> Iterator[None]:
+def resumable(out: Path, *, kept: bool = True) -> Iterator[None]:
     """Ctrl-C says how to go on."""
     try:
         yield
     except KeyboardInterrupt:
-        print(f"alti: stopped; the same command goes on from {out}", file=sys.stderr)
+        how = f"goes on from {out}" if kept else "begins anew: nothing was to be kept"
+        print(f"alti: stopped; the same command {how}", file=sys.stderr)
         raise SystemExit(130) from None
 
 

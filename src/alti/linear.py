@@ -122,12 +122,15 @@ def completeness(model: nn.Module, inputs: Mapping[str, Any], target: Callable[[
             bias.requires_grad_(False)
 
 
-def gap(value: Tensor, parts: Iterable[tuple[Tensor | None, Tensor]]) -> Tensor:
-    """How much of a number is missing from its parts gradient · vector, relative to the largest of them."""
-    found = torch.stack([(slope * vector).sum().detach() for slope, vector in parts if slope is not None])
-    value = value.detach().to(found)
-    size = torch.maximum(found.abs().amax(), value.abs()).clamp_min(torch.finfo(found.dtype).tiny)
-    return (value - found.sum()).abs() / size
+def gap(value: Tensor, parts: Iterable[tuple[Tensor | None, Tensor]], least: float = 0.0) -> Tensor:
+    """How much of a number is missing from its parts gradient · vector, relative to the largest token's or bias's.
+
+    `least` is what is rounded on the way to that number, where that is more: the logits behind a small difference.
+    """
+    found = [(slope * vector).detach().sum(-1) for slope, vector in parts if slope is not None]
+    value = value.detach().to(found[0])
+    size = torch.stack([value.abs(), *(part.abs().amax() for part in found)]).amax()
+    return (value - sum(part.sum() for part in found)).abs() / size.clamp_min(max(least, torch.finfo(size.dtype).tiny))
 
 
 def require_complete(missing: Tensor, model: nn.Module) -> None:

@@ -33,7 +33,7 @@ def load(name: str | Path | None = None, *, device: str = "auto", dtype: torch.d
     `device` "auto" takes an accelerator where there is one. `dtype` None is float32 on a CPU, the checkpoint's own
     elsewhere.
     """
-    place, where, kind = find(DEFAULT if name in (None, "default") else name), _device(device), _dtype(dtype)
+    place, where, kind = find(DEFAULT if name is None or _is_default(name) else name), _device(device), _dtype(dtype)
     settings, _ = _read(PreTrainedConfig.get_config_dict, place)
     model_type = settings.get("model_type", "unknown")
     family_named(model_type, settings)
@@ -44,6 +44,11 @@ def load(name: str | Path | None = None, *, device: str = "auto", dtype: torch.d
     text = model.main_input_name == "input_ids"
     shown = DEFAULT_NAME if place == str(DEFAULT) else Path(place).name
     return Model(model.to(where).eval(), _tokenizer(place) if text else None, name=shown)
+
+
+def _is_default(name: str | Path) -> bool:
+    """Whether the embedded model is meant; a folder of its name comes first."""
+    return name == "default" or (name == DEFAULT_NAME and not Path(DEFAULT_NAME).exists())
 
 
 def find(name: str | Path) -> str:

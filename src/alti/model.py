@@ -171,7 +171,10 @@ class Model:
     ) -> Request:
         """Everything that can be wrong before a text is read is wrong here."""
         methods.validate(method, options)
-        index, rival = (self.head.index(self.encoder.tokenizer, given) for given in (target, against))
+        given = {"target": target, "against": against}
+        index, rival = (self.head.index(self.encoder.tokenizer, value, name) for name, value in given.items())
+        if rival is not None and len(getattr(self.head.config, "id2label", None) or "ab") == 1:
+            raise UsageError(f"against = {against!r} was given, but this model has one output alone: leave it out")
         if rival is not None and not methods.reads_class(method):
             raise UsageError(f"{method} is the same for every target, also against {against!r}: use linear or absence")
         if rival is not None and rival == index:
@@ -241,8 +244,11 @@ class Model:
         if logits is not None:
             index, label, probability = self.head.prediction(self.encoder.tokenizer, logits, request.index)
             extra |= {"value": float(logits[index])} if probability is None else {}
+            if request.index is not None:
+                self.head.warn_of_spaces(self.encoder.tokenizer, logits, index)
         if logits is not None and request.against is not None:
             _, rival, _ = self.head.prediction(self.encoder.tokenizer, logits, request.against)
+            extra |= {"against": float(request.against)}
             label = " rather than ".join(name if name == name.strip() else repr(name) for name in (label or "", rival))
             if index == request.against:
                 warnings.warn(f"the model predicts {rival!r} itself: name a target to explain against it", stacklevel=4)

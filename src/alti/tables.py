@@ -88,7 +88,7 @@ class Table:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, numbers and strings, ready for JSON; what is nan becomes None."""
-        rows = [{self.columns[0]: name} | {_key(c): _plain(x) for c, x in zip(self.columns[1:], cells, strict=True)}
+        rows = [{self.columns[0]: name} | {key_of(c): _plain(x) for c, x in zip(self.columns[1:], cells, strict=True)}
                 for name, cells in self.rows]  # fmt: skip
         return {"title": self.title, "rows": rows, "note": self.note}
 
@@ -191,11 +191,11 @@ def long_csv(tables: Sequence[Table]) -> str:
     for table in tables:
         for name, cells in table.rows:
             for column, cell in zip(table.columns[1:], cells, strict=True):
-                writer.writerow([table.title, name, _key(column), *_numbers(cell, wide=True)])
+                writer.writerow([table.title, name, key_of(column), *_numbers(cell, wide=True)])
     return out.getvalue()
 
 
-def _key(column: str) -> str:
+def key_of(column: str) -> str:
     """A heading as a program reads it: without arrows and bars."""
     return re.sub(r" [↑↓]$", "", column).replace(" |·|", " by size")
 

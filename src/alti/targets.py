@@ -12,7 +12,7 @@ from alti._errors import UnsupportedModelError, UsageError
 from alti.outputs import kind_of, probabilities
 from alti.structure import family_of, network, stacks_of
 
-LIKELIER = 10.0  # times as likely, to be worth a word
+LIKELIER = 2.3  # by so much more of a logit, ten times as likely, is worth a word
 KINDS = {  # the ending of a transformers class name: what its logits are
     "ForSequenceClassification": "sequence",
     "ForTokenClassification": "token",
@@ -92,16 +92,16 @@ class Head:
             return max((i for i, token in enumerate(ids) if token == self.config.eos_token_id), default=0)
         return 0
 
-    def index(self, tokenizer: PreTrainedTokenizerBase, target: int | str | None) -> int | None:
+    def index(self, tokenizer: PreTrainedTokenizerBase, target: int | str | None, name: str = "target") -> int | None:
         """The output that `target` names: a label or its index; a token of the vocabulary, its text or its id."""
         if target is None:
             return None
         if self.kind == "encoder":
             raise UsageError(
-                f"target = {target!r} was given, but this model has no head and so no classes: leave it out"
+                f"{name} = {target!r} was given, but this model has no head and so no classes: leave it out"
             )
         if self.kind in ("masked", "causal"):
-            return _token_index(tokenizer, self.config.vocab_size, target)
+            return _token_index(tokenizer, self.config.vocab_size, target, name)
         labels = {int(index): str(label) for index, label in self.config.id2label.items()}
         number = _integer(target)
         if isinstance(target, str):
@@ -111,7 +111,18 @@ class Head:
         if number in labels:
             return number
         names = ", ".join([f"{i} {label}" for i, label in labels.items()][:20] + ["…"] * (len(labels) > 20))
-        raise UsageError(f"target = {target!r} is not a label of this model: it has {names}")
+        raise UsageError(f"{name} = {target!r} is not a label of this model: it has {names}")
+
+    def warn_of_spaces(self, tokenizer: PreTrainedTokenizerBase, logits: Tensor, index: int) -> None:
+        """To most language models ' Paris' and 'Paris' are different tokens, and users mean the likelier."""
+        label = tokenizer.decode([index]) if self.kind == "causal" else " "
+        other = tokenizer.encode(f" {label}", add_special_tokens=False) if label == label.lstrip() else []
+        if len(other) == 1 and logits[other[0]] > logits[index] + LIKELIER:
+            warnings.warn(
+                f"{label!r} is far less likely here than {' ' + label!r}, another token, which begins with a space: "
+                "name that one, if that is what you mean",
+                stacklevel=2,
+            )
 
     def prediction(
         self, tokenizer: PreTrainedTokenizerBase, logits: Tensor, index: int | None
@@ -123,20 +134,18 @@ class Head:
             label = tokenizer.decode([index])
             if not label or "\ufffd" in label:  # a part of a character
                 label = tokenizer.convert_ids_to_tokens(index)
-            chances = logits.softmax(-1)
-            _warn_of_spaces(tokenizer, chances, index, label)
-            return index, label, float(chances[index])
+            return index, label, float(logits.softmax(-1)[index])
         label = str(self.config.id2label.get(index, index))
         if kind_of(self.config, len(logits)) == "value":
             return index, label, None
         return index, label, float(probabilities(logits, self.config)[index])
 
 
-def _token_index(tokenizer: PreTrainedTokenizerBase, size: int, target: int | str) -> int:
+def _token_index(tokenizer: PreTrainedTokenizerBase, size: int, target: int | str, name: str) -> int:
     if not isinstance(target, str):
         number = _integer(target)
         if number is None or not 0 <= number < size:
-            raise UsageError(f"target = {target!r} is not in the vocabulary, whose ids are 0 to {size - 1}")
+            raise UsageError(f"{name} = {target!r} is not in the vocabulary, whose ids are 0 to {size - 1}")
         return number
     ids: list[int] = tokenizer.encode(target, add_special_tokens=False)
     if len(ids) == 1 and ids[0] != tokenizer.unk_token_id:
@@ -144,20 +153,9 @@ def _token_index(tokenizer: PreTrainedTokenizerBase, size: int, target: int | st
     if target in (vocabulary := tokenizer.get_vocab()):
         return int(vocabulary[target])
     if len(ids) <= 1:
-        raise UsageError(f"target = {target!r} is not in the vocabulary of this model: give one of its tokens")
+        raise UsageError(f"{name} = {target!r} is not in the vocabulary of this model: give one of its tokens")
     pieces = ", ".join(repr(piece) for piece in tokenizer.convert_ids_to_tokens(ids))
-    raise UsageError(f"target = {target!r} is {len(ids)} tokens of this model ({pieces}): give a single one")
-
-
-def _warn_of_spaces(tokenizer: PreTrainedTokenizerBase, chances: Tensor, index: int, label: str) -> None:
-    """To most language models ' Paris' and 'Paris' are different tokens, and users mean the likelier."""
-    other = tokenizer.encode(f" {label}", add_special_tokens=False) if label == label.lstrip() else []
-    if len(other) == 1 and chances[other[0]] > LIKELIER * chances[index]:
-        warnings.warn(
-            f"{label!r} has p = {float(chances[index]):.1g}; {' ' + label!r}, with a space before it, is another token "
-            f"and has p = {float(chances[other[0]]):.2g}",
-            stacklevel=2,
-        )
+    raise UsageError(f"{name} = {target!r} is {len(ids)} tokens of this model ({pieces}): give a single one")
 
 
 def _integer(given: Any) -> int | None:

@@ -191,7 +191,7 @@ def _table(found: "Sequence[Attribution]", to: Style, words: bool) -> str:
     columns = []
     for one, view in zip(found, views, strict=True):
         scores, scale, rest = view.scores.tolist(), Scale.of(view.scores.tolist()), rest_of(one)
-        total = sum(map(abs, scores)) + (abs(rest) if words else 0.0) or 1.0
+        total = float(one.scores.abs().sum()) or 1.0
         sign = "+" if scale.signed else ""
         levels = [(score, scale.level(score)) for score in scores] + ([(rest, 0)] if words else [])
         columns.append([(f"{score / total:{sign}.3f}", level) for score, level in levels])

@@ -25,16 +25,11 @@ def gradient(
     inputs: Inputs,
     target: Target,
     *,
-    aggregate: Aggregate = "l2",
+    aggregate: Literal["l2", "mean_abs"] = "l2",  # a sum over all axes is 0 below a LayerNorm
     at: Point = "word",
     of: Of = "probability",
 ) -> Scores:
     """Gradient: how fast the prediction changes with each token's vector."""
-    if aggregate == "sum":
-        raise UsageError(
-            "aggregate = 'sum' adds up the slopes along all axes, which a LayerNorm makes 0: use l2 or mean_abs, or "
-            "input_x_gradient"
-        )
     _, slopes, output = _slopes(model, inputs, target, at, of)
     return Scores(aggregated(slopes, aggregate, inputs), output=output, vectors=slopes)
 
@@ -103,10 +98,6 @@ def integrated_gradients(
 
 def _slopes(model: nn.Module, inputs: Inputs, target: Target, at: Point, of: Of) -> tuple[Tensor, Tensor, Any]:
     """The vectors [B, T, D] where the text enters, the gradient there, and the model's output."""
-    if at not in ("word", "embedding"):
-        raise UsageError(f"at = {at!r} is not a place: give 'word' (word embeddings) or 'embedding' (their sum)")
-    if of not in ("probability", "logit"):
-        raise UsageError(f"of = {of!r} cannot be differentiated: give 'probability' or 'logit'")
     leaves: list[Tensor] = []
 
     def leaf(x: Tensor) -> Tensor:
@@ -116,18 +107,19 @@ def _slopes(model: nn.Module, inputs: Inputs, target: Target, at: Point, of: Of)
     with torch.enable_grad(), evaluating(model), entering(model, at, leaf):
         output = network(model)(**inputs.tensors, return_dict=True)
         value = _value(model, output, target, of)
-        alone = of == "probability" and target.against is None
-        larger = _larger(model, output, value) if alone else torch.ones_like(value)
+        larger = _larger(model, output, target) if of == "probability" else torch.ones_like(value)
     (slopes,) = torch.autograd.grad((larger * value).sum(), leaves)
     return leaves[0].detach(), slopes / larger[:, None, None], output
 
 
-def _larger(model: nn.Module, output: Any, value: Tensor) -> Tensor:
+def _larger(model: nn.Module, output: Any, target: Target) -> Tensor:
     """Powers of two [B] that keep a gradient from vanishing in half precision: of a confident model it is p (1 − p)."""
-    value, config = value.detach(), network(model).config
-    if output.logits.dtype.itemsize >= 4 or kind_of(config, output.logits.shape[-1]) == "value":
-        return torch.ones_like(value)
-    return (value * (1 - value)).clamp_min(2.0**-40).log2().neg().floor().exp2()
+    logits, config = logits_of(output, target.position).detach(), network(model).config
+    if logits.dtype.itemsize >= 4 or kind_of(config, logits.shape[-1]) == "value":
+        return torch.ones_like(logits[:, 0])
+    chances = probabilities(logits.float(), config)
+    slopes = Target().of(chances * (1 - chances), _index(output, target))
+    return slopes.clamp_min(2.0**-40).log2().neg().floor().exp2()
 
 
 def _index(output: Any, target: Target) -> Tensor:
@@ -147,10 +139,7 @@ def _start(model: nn.Module, inputs: Inputs, vectors: Tensor, at: Point, baselin
         baseline = "zero" if inputs.mask_id is None else "mask"
     if baseline == "zero":
         return torch.where(inputs.special[..., None], vectors, 0)
-    fills = {"mask": inputs.mask_id, "pad": inputs.pad_id}
-    if baseline not in fills:
-        raise UsageError(f"baseline = {baseline!r} does not exist: choose auto, mask, zero or pad")
-    fill = fills[baseline]
+    fill = {"mask": inputs.mask_id, "pad": inputs.pad_id}[baseline]
     if fill is None:
         raise UsageError("baseline = 'mask', but this tokenizer has no mask token: use baseline='zero' or 'pad'")
     with torch.no_grad():
@@ -174,10 +163,6 @@ def aggregated(x: Tensor, aggregate: Aggregate, inputs: Inputs) -> Tensor:
     x = x.to(torch.promote_types(x.dtype, torch.float32))
     if aggregate == "l2":
         scores = torch.linalg.vector_norm(x, dim=-1)
-    elif aggregate == "mean_abs":
-        scores = x.abs().mean(-1)
-    elif aggregate == "sum":
-        scores = x.sum(-1)
     else:
-        raise UsageError(f"aggregate = {aggregate!r} does not exist: choose l2, mean_abs or sum")
+        scores = x.abs().mean(-1) if aggregate == "mean_abs" else x.sum(-1)
     return torch.where(inputs.mask, scores, 0)

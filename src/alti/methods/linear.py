@@ -24,7 +24,9 @@ def linear(model: nn.Module, inputs: Inputs, target: Target) -> Scores:
     vectors = [view.start, *(view.biases or [])]
     slopes = torch.autograd.grad(value.sum(), vectors, allow_unused=True)
     if view.biases is not None:
-        require_complete(gap(value.sum(), zip(slopes, vectors, strict=True)), model)
+        logits = logits_of(view.output, target.position).detach().abs().amax()
+        least = 0.0 if target.against is None else float(logits)
+        require_complete(gap(value.sum(), zip(slopes, vectors, strict=True), least), model)
     scores = _products(slopes[0], view)
     rest = value.detach().to(scores) - scores.sum(-1)  # padding has no effect
     return Scores(scores.where(inputs.mask, 0), output=view.output, extra={"remainder": rest})

@@ -4,7 +4,8 @@ import inspect
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cache
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor, nn
@@ -106,7 +107,16 @@ def validate(name: str, options: dict[str, Any]) -> dict[str, Any]:
         raise UsageError(f"method {name!r} does not exist: choose one of {', '.join(sorted(METHODS))}")
     known = options_of(name)
     validate_options(f"method {name}", options, {key: value for key, value in known.items() if key != "layers"})
+    for option, choices in _choices(METHODS[name]).items() if options else ():
+        if option in options and options[option] not in choices:
+            raise UsageError(f"method {name} takes {option} as one of {', '.join(choices)}, not {options[option]!r}")
     return known
+
+
+@cache
+def _choices(function: Method) -> dict[str, tuple[str, ...]]:
+    """The options whose type is a Literal, with its values."""
+    return {name: get_args(kind) for name, kind in get_type_hints(function).items() if get_origin(kind) is Literal}
 
 
 def validate_options(what: str, options: dict[str, Any], own: dict[str, Any]) -> None:
