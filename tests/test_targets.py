@@ -401,3 +401,12 @@ def test_what_is_wrong_with_against_is_said_of_it():
         model.explain(TEXT, target=1, against="none", method="linear")
     with pytest.raises(alti.UsageError, match="against = 0 was given, but this model has one output alone"):
         model_of("bert", num_labels=1).explain(TEXT, against=0, method="linear")
+
+
+def test_a_pair_without_anything_between_is_told():
+    glued = alti.Model(tiny.speaking("gpt2", "AutoModelForCausalLM", "bpe"), tiny.tokenizer("bpe"))
+    with pytest.warns(UserWarning, match="puts nothing between the two texts"):
+        glued.explain("so dull", "so funny")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model_of("bert").explain("so dull", "so funny")

@@ -4,6 +4,7 @@ import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import signature
+from itertools import pairwise
 from threading import Lock
 
 import torch
@@ -69,6 +70,10 @@ class Encoder:
                 raise UsageError(f"{name} {given[:40]!r} is not valid Unicode: read it with the right encoding")
         self._warn_of_masks(f"{text} {text_pair or ''}")
         full = self._tokenized(text, text_pair)
+        if any(pair == (0, 1) for pair in pairwise(full.segments)):
+            warnings.warn(
+                "this tokenizer puts nothing between the two texts: the model reads them as one", stacklevel=3
+            )
         if 0 not in full.segments:
             raise UsageError(f"the tokenizer finds no token in {text!r}: give at least one word")
         if max(full.ids) >= self.vocabulary:
