@@ -339,6 +339,16 @@ def test_a_file_without_any_result_is_no_obstacle(run, folder, tmp_path):
     assert "[" not in out.partition("alti ")[2].partition("\n")[0]  # of one text there is no interval
 
 
+def test_compare_against_a_class(run, folder):
+    asked = ("compare", "A clever film", "-m", folder, "--target", "1", "--against", "0")
+    code, out, err = run(*asked, "--methods", "alti,linear,absence")
+    assert (code, out.splitlines()[1].split()) == (0, ["linear", "absence"])
+    assert "left out, being the same for every class: alti" in err
+    assert " rather than " in out.splitlines()[0]
+    code, _, err = run(*asked, "--methods", "alti")
+    assert (code, "nothing to compare" in err) == (2, True)
+
+
 def test_metrics(run):
     code, out, _ = run("metrics", "--json")
     found = {row["metric"]: row for row in map(json.loads, out.splitlines())}

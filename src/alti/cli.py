@@ -163,6 +163,7 @@ def compare(
     pair: Annotated[str | None, typer.Option(help="The second text, for models that read two.")] = None,
     methods: Annotated[str, typer.Option(help="Method names, by commas; alti:p=2 gives an option.")] = COMPARED,
     target: Annotated[str | None, typer.Option(help="Label or its index; or a token. Default: the prediction.")] = None,
+    against: Against = None,
     position: Annotated[int | None, typer.Option(help="Explain the prediction at this token.")] = None,
     tokens: Annotated[bool, typer.Option("--tokens", help="Show tokens instead of words.")] = False,
     bars: Bars = False,
@@ -176,12 +177,17 @@ def compare(
     """Explain one text with several methods, side by side."""
     from alti import terminal
     from alti.bench import parsed
+    from alti.methods import reads_class
 
     writable("--html", html)
     writable("--latex", latex)
     specs = [parsed(spec) for spec in _names(methods)]
+    if against is not None and (blind := [name for name, _ in specs if not reads_class(name)]):
+        print(f"alti: left out, being the same for every class: {', '.join(blind)}", file=sys.stderr)
+        specs = [spec for spec in specs if spec.name not in blind]
     loaded = _load(model, device, dtype)
-    asked: dict[str, Any] = {"target": target, "position": position, "truncate": truncate, "layers": False}
+    asked: dict[str, Any] = {"target": target, "against": against, "position": position}
+    asked |= {"truncate": truncate, "layers": False}
     found = [loaded.explain(text, pair, method=name, **asked, **options) for name, options in specs]
     if as_json:
         for result in found:
