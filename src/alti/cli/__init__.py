@@ -1,0 +1,64 @@
+"""The command line: each command is a library call. Results go to stdout, talk to stderr."""
+
+import io
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from alti import AltiError, UsageError, __version__
+from alti.cli import lists, runs, texts
+from alti.console import silence
+
+app = typer.Typer(
+    help="Show how a Transformer mixes its input and which tokens a prediction rests on.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+COMMANDS: tuple[Callable[..., None], ...] = (  # in the order of the help
+    texts.explain,
+    texts.compare,
+    runs.bench,
+    runs.train,
+    texts.serve,
+    texts.check,
+    lists.families,
+    lists.methods,
+    lists.metrics,
+)
+for command in COMMANDS:
+    app.command()(command)
+
+
+def main() -> None:
+    """Run the command line; a known error is one sentence and exit code 1, or 2 where the usage was wrong."""
+    warnings.showwarning = lambda message, *_: print(f"alti: {message}", file=sys.stderr)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without ▏ or é still gets its line
+    try:
+        app()
+    except AltiError as error:
+        print(f"alti: {error}", file=sys.stderr)
+        sys.exit(2 if isinstance(error, UsageError) else 1)
+    except OSError as error:  # a full disk
+        print(f"alti: the output could not be written: {error.strerror}", file=sys.stderr)
+        silence()
+        sys.exit(1)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"alti {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _start(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    pass
