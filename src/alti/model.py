@@ -173,7 +173,7 @@ class Model:
         methods.validate(method, options)
         given = {"target": target, "against": against}
         index, rival = (self.head.index(self.encoder.tokenizer, value, name) for name, value in given.items())
-        if rival is not None and len(getattr(self.head.config, "id2label", None) or "ab") == 1:
+        if rival is not None and self.head.kind in ("sequence", "token") and self.head.config.num_labels == 1:
             raise UsageError(f"against = {against!r} was given, but this model has one output alone: leave it out")
         if rival is not None and not methods.reads_class(method):
             raise UsageError(f"{method} is the same for every target, also against {against!r}: use linear or absence")

@@ -20,14 +20,17 @@ def logits_at(output: Any, position: Tensor | None) -> Tensor | None:
 
 
 def logits_of(output: Any, position: Tensor | None) -> Tensor:
-    """The logits of the prediction, from a model that has a head: [B, C]."""
+    """The logits of the prediction, from a model that has a head: [B, C], in float32 at least.
+
+    In half precision a small change of a probability near 1 would be none, and a sum of thousands too much.
+    """
     logits = logits_at(output, position)
     if logits is None:
         raise UnsupportedModelError(
             "this method explains a prediction, and the model has no head that makes one: load a classifier or a "
             "language model, or use alti, norms or attention_rollout"
         )
-    return logits
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def kind_of(config: PreTrainedConfig, classes: int) -> Kind:

@@ -115,8 +115,9 @@ class Head:
 
     def warn_of_spaces(self, tokenizer: PreTrainedTokenizerBase, logits: Tensor, index: int) -> None:
         """To most language models ' Paris' and 'Paris' are different tokens, and users mean the likelier."""
-        label = tokenizer.decode([index]) if self.kind == "causal" else " "
-        other = tokenizer.encode(f" {label}", add_special_tokens=False) if label == label.lstrip() else []
+        if self.kind != "causal" or (label := tokenizer.decode([index])) != label.lstrip():
+            return
+        other = tokenizer.encode(f" {label}", add_special_tokens=False)
         if len(other) == 1 and logits[other[0]] > logits[index] + LIKELIER:
             warnings.warn(
                 f"{label!r} is far less likely here than {' ' + label!r}, another token, which begins with a space: "

@@ -74,14 +74,16 @@ def integrated_gradients(
     if steps < 1:
         raise UsageError(f"steps = {steps} is not a number of steps: give 1 or more")
     vectors, _, output = _slopes(model, inputs, target, at, of)
-    index = _index(output, target)
+    index = target.chosen(logits_of(output, target.position))
     larger = MAGNIFIED if vectors.dtype.itemsize < 4 else 1.0
     at_once = 1 if network(model).config.pad_token_id is None else AT_ONCE  # then some classifiers take one at a time
 
-    def value(given: Tensor, index: Tensor, at_last: Tensor | None, against: Tensor | None, *tensors: Tensor) -> Tensor:
+    def value(
+        given: Tensor, index: Tensor, position: Tensor | None, against: Tensor | None, *tensors: Tensor
+    ) -> Tensor:
         with evaluating(model), entering(model, at, lambda _: given):
             found = network(model)(**dict(zip(inputs.tensors, tensors, strict=True)), return_dict=True)
-        return larger * _value(model, found, Target(index, at_last, against), of)
+        return larger * _value(model, found, Target(index, position, against), of)
 
     with torch.enable_grad():
         scores, gap = IntegratedGradients(value, multiply_by_inputs=True).attribute(
@@ -115,22 +117,17 @@ def _slopes(model: nn.Module, inputs: Inputs, target: Target, at: Point, of: Of)
 def _larger(model: nn.Module, output: Any, target: Target) -> Tensor:
     """Powers of two [B] that keep a gradient from vanishing in half precision: of a confident model it is p (1 − p)."""
     logits, config = logits_of(output, target.position).detach(), network(model).config
-    if logits.dtype.itemsize >= 4 or kind_of(config, logits.shape[-1]) == "value":
+    if output.logits.dtype.itemsize >= 4 or kind_of(config, logits.shape[-1]) == "value":
         return torch.ones_like(logits[:, 0])
-    chances = probabilities(logits.float(), config)
-    slopes = Target().of(chances * (1 - chances), _index(output, target))
+    chances = probabilities(logits, config)
+    slopes = Target().of(chances * (1 - chances), target.chosen(logits))
     return slopes.clamp_min(2.0**-40).log2().neg().floor().exp2()
-
-
-def _index(output: Any, target: Target) -> Tensor:
-    return logits_of(output, target.position).argmax(-1) if target.index is None else target.index
 
 
 def _value(model: nn.Module, output: Any, target: Target, of: Of) -> Tensor:
     logits = logits_of(output, target.position)
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     values = probabilities(logits, network(model).config) if of == "probability" else logits
-    return target.of(values, _index(output, target))
+    return target.of(values, target.chosen(logits))
 
 
 def _start(model: nn.Module, inputs: Inputs, vectors: Tensor, at: Point, baseline: Baseline) -> Tensor:

@@ -24,8 +24,8 @@ def linear(model: nn.Module, inputs: Inputs, target: Target) -> Scores:
     vectors = [view.start, *(view.biases or [])]
     slopes = torch.autograd.grad(value.sum(), vectors, allow_unused=True)
     if view.biases is not None:
-        logits = logits_of(view.output, target.position).detach().abs().amax()
-        least = 0.0 if target.against is None else float(logits)
+        near = target.against is not None  # two logits can be large and their difference small
+        least = float(logits_of(view.output, target.position).detach().abs().amax()) if near else 0.0
         require_complete(gap(value.sum(), zip(slopes, vectors, strict=True), least), model)
     scores = _products(slopes[0], view)
     rest = value.detach().to(scores) - scores.sum(-1)  # padding has no effect
@@ -76,8 +76,7 @@ def alti_logit(model: nn.Module, inputs: Inputs, target: Target, *, kernel: str 
 def _contrast(model: nn.Module, view: View, target: Target) -> Tensor:
     with torch.enable_grad():
         logits = logits_of(view.output, target.position)
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # thousands may be added up
-        index = logits.argmax(-1) if target.index is None else target.index
+        index = target.chosen(logits)
         alone = target.against is None
         return contrast(logits, index, network(model).config) if alone else target.of(logits, index)
 

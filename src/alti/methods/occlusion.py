@@ -25,8 +25,8 @@ def occlusion(
     inner = network(model)
     with torch.no_grad(), evaluating(model):
         output = inner(**inputs.tensors, return_dict=True)
-        logits = _exact(logits_of(output, target.position))
-        index = logits.argmax(-1) if target.index is None else target.index
+        logits = logits_of(output, target.position)
+        index = target.chosen(logits)
         full = target.of(probabilities(logits, inner.config), index)
         scores = torch.zeros_like(inputs.mask, dtype=full.dtype)
         reads = None if output.logits.dim() == 2 else target.position  # a classifier finds its position by itself
@@ -34,15 +34,10 @@ def occlusion(
         for row, places in _questions(inputs, reads, at_once):
             some = torch.tensor(places, device=scores.device)
             tensors, position = _without(inputs, reads, row, some, removal)
-            left = probabilities(_exact(logits_of(inner(**tensors, return_dict=True), position)), inner.config)
+            left = probabilities(logits_of(inner(**tensors, return_dict=True), position), inner.config)
             rival = 0 if target.against is None else left[:, target.against[row]]
             scores[row, some] = (full[row] - (left[:, index[row]] - rival)).to(scores)
     return Scores(scores, output=output)
-
-
-def _exact(logits: Tensor) -> Tensor:
-    """In float32 at least: a small fall of a probability near 1 is nothing in half precision."""
-    return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 @method

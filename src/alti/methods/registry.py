@@ -46,6 +46,10 @@ class Target:
         """The same outside torch.inference_mode."""
         return Target(*(None if t is None else t.clone() for t in (self.index, self.position, self.against)))
 
+    def chosen(self, logits: Tensor) -> Tensor:
+        """The output that is explained, for logits [B, C]: [B]."""
+        return logits.argmax(-1) if self.index is None else self.index
+
     def of(self, values: Tensor, index: Tensor) -> Tensor:
         """The entry of values [B, C] that is explained, minus that of its rival where there is one: [B]."""
         own = values.gather(1, index[:, None])[:, 0]
