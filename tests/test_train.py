@@ -1,12 +1,13 @@
 """Fine-tuning: it learns, repeats itself to the bit, goes on after a stop, and says what is wrong."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 import alti
-from alti.train import Recipe, _ByLength, train
+from alti.train import Recipe, _ByLength, _run, train
 
 import tiny
 
@@ -202,3 +203,27 @@ def test_pairs_of_texts(checkpoint, tmp_path):
     card = train(asked, tmp_path / "out")
     assert (card["pair"], card["texts"]) == ("b", 48)
     assert alti.load(tmp_path / "out", device="cpu").explain("clever", "bad").text_pair == "bad"
+
+
+class Stubborn:
+    """A trainer whose model has an operation that a GPU does not repeat."""
+
+    def __init__(self, device: str) -> None:
+        self.args, self.modes = SimpleNamespace(device=torch.device(device)), []
+
+    def train(self, resume_from_checkpoint: str | None) -> None:
+        self.modes.append(torch.are_deterministic_algorithms_enabled())
+        if self.modes[-1]:
+            raise RuntimeError("cumsum_cuda_kernel does not have a deterministic implementation, but you set ...")
+
+
+def test_what_a_gpu_does_not_repeat_is_trained_and_said(monkeypatch):
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")  # given back afterwards
+    trainer = Stubborn("cuda")
+    with pytest.warns(UserWarning, match="does not repeat this model's training to the bit .cumsum"):
+        _run(trainer, None)
+    assert trainer.modes == [True, False]
+    assert not torch.are_deterministic_algorithms_enabled()
+    plain = Stubborn("cpu")
+    _run(plain, None)
+    assert plain.modes == [False]

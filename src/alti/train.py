@@ -1,10 +1,12 @@
 """Fine-tunes a classifier: of a text, or of the masked position in it. transformers' Trainer does the work."""
 
 import json
+import os
 import random
 import shutil
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.util import find_spec
@@ -35,8 +37,7 @@ SAVES = 20  # times the state of an unfinished run is written; the last is kept
 class Recipe:
     """What is trained on what, and how.
 
-    The same recipe gives the same weights on the same CPU; a GPU adds some sums in any order, so that a second run
-    differs in its last digits.
+    The same recipe gives the same weights, to the bit, on the same machine.
     """
 
     checkpoint: str
@@ -137,7 +138,7 @@ def train(recipe: Recipe, out: str | Path, *, saves: int = SAVES, watch: Watch |
                 "task = 'mask' reads: say how the data writes it with mask_token= (--mask-token)"
             )
     trainer = _trainer(recipe, folder, model, tokenizer, sets, saves, watch)
-    trainer.train(resume_from_checkpoint=_last_state(folder / "steps", of))
+    _run(trainer, _last_state(folder / "steps", of))
     card = {
         **of,
         "texts": len(sets[0]),
@@ -233,6 +234,35 @@ def _trainer(
     )
     trainer.remove_callback(PrinterCallback)  # stdout is for results
     return trainer
+
+
+def _run(trainer: transformers.Trainer, state: str | None) -> None:
+    try:
+        with _repeatable(trainer.args.device):
+            trainer.train(resume_from_checkpoint=state)
+    except RuntimeError as error:
+        if "deterministic" not in str(error):
+            raise
+        why = str(error).splitlines()[0][:200]
+        warnings.warn(f"a GPU does not repeat this model's training to the bit ({why}): trained anyway", stacklevel=3)
+        trainer.train(resume_from_checkpoint=state)
+
+
+@contextmanager
+def _repeatable(device: torch.device) -> Iterator[None]:
+    """A GPU adds in the same order every time, as a CPU does."""
+    if device.type != "cuda":
+        yield
+        return
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # else its matrix products may add in any order
+    before = torch.get_deterministic_debug_mode(), torch.utils.deterministic.fill_uninitialized_memory
+    try:
+        torch.use_deterministic_algorithms(True)
+        torch.utils.deterministic.fill_uninitialized_memory = False  # a help for finding bugs, which costs time
+        yield
+    finally:
+        torch.set_deterministic_debug_mode(before[0])
+        torch.utils.deterministic.fill_uninitialized_memory = before[1]
 
 
 class _ByLength(Sampler[int]):

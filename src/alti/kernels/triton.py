@@ -1,10 +1,10 @@
 """Fused tiles on a GPU: tensor cores sum over the heads, everything else stays in registers.
 
-One program of `_kernel` owns BI target rows and a slice BD of the width, holds that part of u in registers and goes
-through BJ source tokens: u minus the rows' attention [BI, H] times the source's vectors [H, BD] in one tensor-core
-step, then its absolute values summed and taken from those of u. Tiles without any attention (causal, padding, windows)
-are skipped. `_turn` and `_vectors` lay its operands out; `_finish` adds up the slices, computes the entries that the
-residual is part of, and divides the rows.
+One program of `_kernel` owns BI target rows and a slice of the width, two halves of BD, holds that part of u in
+registers and goes through BJ source tokens: u minus the rows' attention [BI, H] times the source's vectors [H, BD] in
+one tensor-core step a half, then its absolute values summed and taken from those of u. Tiles without any attention
+(causal, padding, windows) are skipped. `_turn` and `_vectors` lay its operands out; `_finish` adds up the slices,
+computes the entries that the residual is part of, and divides the rows.
 
 Attention and vectors enter the tensor cores as float16, scaled so that they cannot overflow; sums are float32, and
 short: a difference is taken per slice, so that no two large sums are subtracted.
@@ -18,7 +18,10 @@ from torch.linalg import vector_norm
 
 from alti.blocks import Block
 
-BI, BJ, BD, WARPS, STAGES = 64, 128, 128, 4, 4
+BI, BJ, BD, STAGES = 64, 128, 64, 3
+# Two warps, since four take Hopper's instruction for warp groups, which writes over u: a copy of it for every source.
+# But that one reads its operands from shared memory, and more than 32 heads fill the registers.
+WARPS = {True: 4, False: 2}
 TI, TJ = 16, 32  # tile of _turn
 VS, VD = 64, 128  # tile of _vectors
 FI, FJ, FD = 16, 64, 128  # tiles of _finish
@@ -76,17 +79,23 @@ def _sizes(x, y):
 
 
 @triton.jit
+def _distance(a, f_left, f_right, u_left, u_right):
+    """Σ_d |u + Σ_h a f| over both halves of a slice: [BI]."""
+    return tl.reduce(_sizes(tl.dot(a, f_left, u_left), tl.dot(a, f_right, u_right)), 1, _sizes)
+
+
+@triton.jit
 def _kernel(
     a_ptr, f_ptr, y_ptr, scale_ptr, sizes_ptr, out_ptr, some_ptr, B, T, S, D, y_b, y_t, s_b, s_t,
     HEADS: tl.constexpr, PADDED: tl.constexpr, BI: tl.constexpr, BJ: tl.constexpr, BD: tl.constexpr,
     TI: tl.constexpr, TJ: tl.constexpr,
 ):  # fmt: skip
     """out [slices, B, S, T]: each program writes its slice's share, so nothing depends on the order of programs."""
-    slices = tl.cdiv(D, BD)
+    slices = tl.cdiv(D, 2 * BD)
     part, tile_i = tl.program_id(0) % slices, tl.program_id(0) // slices
     tile_j, b = tl.program_id(1), tl.program_id(2).to(tl.int64)
-    i, h, d = tile_i * BI + tl.arange(0, BI), tl.arange(0, PADDED), part * BD + tl.arange(0, BD)
-    rows, wide = i < T, d < D
+    i, h, d = tile_i * BI + tl.arange(0, BI), tl.arange(0, PADDED), part * 2 * BD + tl.arange(0, BD)
+    rows = i < T
     j0, j1 = tile_j * BJ, tl.minimum(tile_j * BJ + BJ, S)
     out_row = out_ptr + ((part * tl.num_programs(2) + b) * S + j0) * T + i
     turned_j = (tile_j * (BJ // TJ) + tl.arange(0, BJ // TJ))[:, None]
@@ -96,20 +105,22 @@ def _kernel(
         some_ptr + (b * across + turned_j) * down + turned_i, mask=(turned_j < across) & (turned_i < down), other=0
     )
     if tl.max(tl.max(some, 1), 0) > 0:
+        left, right = (d < D)[None, :], (d + BD < D)[None, :]
         y_at = y_ptr + b * y_b + i[:, None].to(tl.int64) * y_t + d[None, :]
-        y = tl.load(y_at, mask=rows[:, None] & wide[None, :], other=0.0)
-        scale = tl.load(scale_ptr + b * s_b + i * s_t, mask=rows, other=1.0) * _unit(sizes_ptr, D)
-        u = y / scale[:, None]
+        scale = tl.load(scale_ptr + b * s_b + i * s_t, mask=rows, other=1.0)[:, None] * _unit(sizes_ptr, D)
+        u_left = tl.load(y_at, mask=rows[:, None] & left, other=0.0) / scale
+        u_right = tl.load(y_at + BD, mask=rows[:, None] & right, other=0.0) / scale
         a_row = a_ptr + ((b * S + j0) * T + i[:, None]) * PADDED + h[None, :]
         f_row = f_ptr + ((h[:, None].to(tl.int64) * B + b) * S + j0) * D + d[None, :]
-        f_in = (h < HEADS)[:, None] & wide[None, :]
+        left, right = (h < HEADS)[:, None] & left, (h < HEADS)[:, None] & right
         # Σ|u| in the very order of Σ|u − t|, so that no attention gives 0 exactly: a product with what is not loaded
         none = tl.load(a_row, mask=rows[:, None] & (T < 0), other=0.0)
-        whole = tl.reduce(tl.dot(none, tl.load(f_row, mask=f_in, other=0.0), u), 1, _sizes)
+        f_left, f_right = tl.load(f_row, mask=left, other=0.0), tl.load(f_row + BD, mask=right, other=0.0)
+        whole = _distance(none, f_left, f_right, u_left, u_right)
         for _ in range(j0, j1):
             a = tl.load(a_row, mask=rows[:, None], other=0.0)
-            f = tl.load(f_row, mask=f_in, other=0.0)
-            tl.store(out_row, whole - tl.reduce(tl.dot(a, f, u), 1, _sizes), mask=rows)
+            f_left, f_right = tl.load(f_row, mask=left, other=0.0), tl.load(f_row + BD, mask=right, other=0.0)
+            tl.store(out_row, whole - _distance(a, f_left, f_right, u_left, u_right), mask=rows)
             a_row += T * PADDED
             f_row += D
             out_row += T
@@ -204,7 +215,7 @@ def _operands(value: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
 def _fused(attn: Tensor, f: Tensor, y: Tensor, scale: Tensor, sizes: Tensor) -> Tensor:
     """Attention alone, a part of the width each: [slices, B, S, T]."""
     batch, heads, targets, sources = attn.shape
-    padded, slices = max(16, triton.next_power_of_2(heads)), triton.cdiv(f.shape[-1], BD)
+    padded, slices = max(16, triton.next_power_of_2(heads)), triton.cdiv(f.shape[-1], 2 * BD)
     turned = triton.cdiv(sources, TJ), triton.cdiv(targets, TI)
     a = torch.empty(batch, sources, targets, padded, dtype=torch.float16, device=y.device)
     some = torch.empty(batch, *turned, dtype=torch.int32, device=y.device)
@@ -212,7 +223,7 @@ def _fused(attn: Tensor, f: Tensor, y: Tensor, scale: Tensor, sizes: Tensor) -> 
     _turn[*turned, batch](attn, a, some, heads, targets, sources, *attn.stride(), padded, TI, TJ, num_warps=4)
     _kernel[slices * triton.cdiv(targets, BI), triton.cdiv(sources, BJ), batch](
         a, f, y, scale, sizes, out, some, batch, targets, sources, f.shape[-1], *y.stride()[:2], *scale.stride(),
-        heads, padded, BI, BJ, BD, TI, TJ, num_warps=WARPS, num_stages=STAGES,
+        heads, padded, BI, BJ, BD, TI, TJ, num_warps=WARPS[padded > 32], num_stages=STAGES,
     )  # fmt: skip
     return out
 
