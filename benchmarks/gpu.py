@@ -8,11 +8,12 @@ import sys
 from dataclasses import replace
 
 import torch
-from transformers import BertConfig, BertModel
+from transformers import BertConfig, BertForSequenceClassification, BertModel
 from triton.testing import do_bench_cudagraph
 
 import alti
 from alti import Block
+from alti.graphs import Recorder
 from alti.kernels import reference, triton
 from alti.methods import Inputs, Target, run
 
@@ -85,6 +86,56 @@ def check_kernel() -> None:
                     sys.exit("the triton kernel is wrong: no numbers")
 
 
+def batch_of(batch: int, tokens: int, *, padding: int = 0) -> tuple[Inputs, Target]:
+    ids = torch.randint(1000, 20000, (batch, tokens), device="cuda")
+    mask = torch.ones_like(ids)
+    mask[-1, tokens - padding :] = 0
+    target = Target(position=torch.zeros(batch, dtype=torch.long, device="cuda"))
+    return Inputs({"input_ids": ids, "attention_mask": mask}, ~mask.bool()), target
+
+
+def check_graphs() -> None:
+    """Refuse to report graphs that do not give what runs give, to the bit."""
+    torch.manual_seed(0)
+    model = BertForSequenceClassification(BertConfig(num_hidden_layers=3)).eval().cuda()
+    recorder = Recorder(model)
+
+    def compare(what: str, recorded: int) -> None:
+        for name, layers in (("alti", True), ("alti", False), ("alti_ln2", True), ("norms", True), ("globenc", False)):
+            for shape, padding in (((1, 32), 0), ((4, 48), 9), ((1, 32), 5), ((4, 48), 0), ((1, 32), 0)):
+                inputs, target = batch_of(*shape, padding=padding)
+                found = recorder.run(name, inputs, target, layers=layers)
+                real = run(name, model, inputs, target, layers=layers)
+                pairs = [(found.tokens, real.tokens), (found.output.logits, real.output.logits)]
+                pairs += [(found.layers, real.layers)] if layers else []
+                if not all(torch.equal(a, b) for a, b in pairs):
+                    worst = max(float((a - b).abs().max()) for a, b in pairs)
+                    sys.exit(f"a graph of {name} {shape} {padding=} is off by {worst:.1e}, {what}: no numbers")
+        if len(recorder.kept) != recorded:
+            sys.exit(f"{len(recorder.kept)} graphs instead of {recorded}, {what}: no numbers")
+        print(f"  graphs equal runs, {what}")
+
+    compare("as loaded", 10)
+    compare("again", 10)
+    with torch.no_grad():
+        model.bert.encoder.layer[1].output.dense.weight.mul_(1.5)
+    compare("after a change of weights in place", 10)
+    model.bert.encoder.layer[0].output.dense.weight.data = torch.randn(768, 3072, device="cuda") / 50
+    compare("after weights were replaced", 10)
+    handle = model.bert.encoder.layer[0].register_forward_hook(lambda module, args, output: 1.1 * output)
+    compare("with a hook", 10)
+    handle.remove()
+    compare("without it", 10)
+    with torch.no_grad():
+        model.bert.encoder.layer[1].attention.output.dense.weight[0, 0] = torch.nan
+    try:
+        recorder.run("alti", *batch_of(1, 32), layers=True)
+    except alti.DecompositionError as error:
+        print(f"  a replay judges: {error}")
+    else:
+        sys.exit("a replay of a broken model raised nothing: no numbers")
+
+
 def device_milliseconds(function) -> float:
     """Without the time that Python takes to start kernels: a graph of them is played."""
     found = do_bench_cudagraph(function, rep=50, return_mode="median")
@@ -130,13 +181,10 @@ def launches(function) -> int:
 def complete() -> None:
     for dtype in (torch.float32, torch.bfloat16):
         model = BertModel(BertConfig()).eval().to("cuda", dtype)
+        recorder = Recorder(model)
         for batch in (1, 8, 32):
             for tokens in (128, 512):
-                ids = torch.randint(1000, 20000, (batch, tokens), device="cuda")
-                inputs = Inputs(
-                    {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, torch.zeros_like(ids).bool()
-                )
-                target = Target(position=torch.zeros(batch, dtype=torch.long, device="cuda"))
+                inputs, target = batch_of(batch, tokens)
 
                 def forward(inputs=inputs, model=model) -> None:
                     with torch.no_grad():
@@ -144,18 +192,17 @@ def complete() -> None:
 
                 plain = milliseconds(forward)
                 explained = milliseconds(lambda: run("alti", model, inputs, target))  # noqa: B023
+                replayed = milliseconds(lambda: recorder.run("alti", inputs, target))  # noqa: B023
                 name = str(dtype).removeprefix("torch.")
-                both = f"forward {plain:.2f} ms, alti {explained:.2f} ms"
-                print(f"  {name} {batch} x {tokens}: {both}, {explained / plain:.2f}")
+                both = f"forward {plain:.2f} ms, alti {explained:.2f} ms, {explained / plain:.2f}"
+                print(f"  {name} {batch} x {tokens}: {both}; as a graph {replayed:.2f} ms, {replayed / plain:.2f}")
         counts = launches(forward), launches(lambda: run("alti", model, inputs, target))  # noqa: B023
         print(f"  kernels started: forward {counts[0]}, alti {counts[1]}")
 
 
 def long_text() -> None:
     model = BertModel(BertConfig(max_position_embeddings=8192)).eval().cuda()
-    ids = torch.randint(1000, 20000, (1, 8192), device="cuda")
-    inputs = Inputs({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, torch.zeros_like(ids).bool())
-    target = Target(position=torch.zeros(1, dtype=torch.long, device="cuda"))
+    inputs, target = batch_of(1, 8192)
     torch.cuda.reset_peak_memory_stats()
     time = milliseconds(lambda: run("alti", model, inputs, target, layers=False), rounds=2)
     print(f"  1 x 8192, 12 layers of 768: {time:.0f} ms, peak {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB")
@@ -163,7 +210,7 @@ def long_text() -> None:
 
 def main() -> None:
     print(torch.cuda.get_device_name(), "torch", torch.__version__)
-    for part in (check_kernel, kernel_times, complete, long_text):
+    for part in (check_kernel, check_graphs, kernel_times, complete, long_text):
         print(part.__name__)
         part()
     assert reference  # the definition that check_kernel compares with

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
+from alti.recording import settled
+
 PROBE = 200.0  # large enough to drown a norm's eps, its square still a float16
 
 
@@ -72,5 +74,5 @@ def _probe(module: nn.Module, x: Tensor) -> tuple[Tensor, Tensor, bool]:
     rolled = sign.roll(1)
     gain = torch.where(sign != 0, (answer(PROBE * sign) - shift) * sign, (answer(PROBE * rolled) - shift) * rolled)
     gain = gain * sign.square().mean().sqrt().to(dtype)
-    centred = bool((constant - shift).abs().max() < 0.01 * gain.abs().max())  # a constant has no deviation
+    centred = settled((constant - shift).abs().max() < 0.01 * gain.abs().max())  # a constant has no deviation
     return gain, shift, centred

@@ -17,17 +17,16 @@ from transformers import PreTrainedModel
 
 from alti._errors import DecompositionError, UnsupportedModelError, UsageError
 from alti.affine import norm, projection
+from alti.comparing import limit_of, relative
 from alti.families import Site, Stack
 from alti.overhear import listens, overhearing, unheard
+from alti.recording import afterwards, capturing
 from alti.structure import network, stacks_of
 
 Through = Literal["ffn"] | None
 Visit = Callable[["Block"], None]
 Report = Callable[["Block", Tensor], None]
 
-LIMITS = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 2e-2}
-FLOAT32_NORM_LIMIT = 1e-6  # for a float64 model whose norm computes in float32
-_largest = partial(torch.linalg.vector_norm, ord=torch.inf, dim=-1)
 COMPARED = 16  # positions at which `walk` compares, at least one of each text; a wrong entry is wrong at every one
 
 
@@ -222,12 +221,12 @@ class _Reader:
         else:  # measured by the branch too, which can be small beside its residual
             some = self._some(replace(branch, mask=mask))
             rebuilt, sums = some.rebuilt(), self._some(block)
-            error = _relative(rebuilt, some.output, some.mask)
-            whole = _relative(rebuilt + sums.residual, sums.output, some.mask, (some.output, total.dtype))
+            error = relative(rebuilt, some.output, some.mask)
+            whole = relative(rebuilt + sums.residual, sums.output, some.mask, (some.output, total.dtype))
             error = torch.maximum(error, whole)
         if site.parallel:
             layer = output[0] if isinstance(output, tuple) else output
-            error = torch.maximum(error, _relative(total + self.calls["parallel"].output, layer, mask))
+            error = torch.maximum(error, relative(total + self.calls["parallel"].output, layer, mask))
         norms = [call.module for field in ("norm", "branch_norm") if (call := self.calls.get(field))]
         self._judge(site, error, total.dtype, norms)
         self.x = output if site.norm else total  # the next site of this layer starts from here
@@ -294,13 +293,13 @@ class _Reader:
                 "chunk_size_feed_forward=0"
             )
         block, self.pending = _carried(self.pending, call), None
-        error = torch.maximum(self._error(block), _relative(block.output, end, block.mask))
+        error = torch.maximum(self._error(block), relative(block.output, end, block.mask))
         self._judge(site, error, end.dtype, [call.module])
         self._report(block, error)
 
     def _error(self, block: Block) -> Tensor:
         some = self._some(block)
-        return _relative(some.rebuilt(), some.output, some.mask)
+        return relative(some.rebuilt(), some.output, some.mask)
 
     def _some(self, block: Block) -> Block:
         """The rows that are compared: all, or some spread evenly over each text, its last one among them."""
@@ -322,14 +321,12 @@ class _Reader:
         name = "decoder_attention_mask" if decoder else "attention_mask"
         if name not in self.masks:
             given = self.inputs.get(name)
-            self.masks[name] = None if given is None or given.all() else given.bool()
+            self.masks[name] = None if given is None or (not capturing() and given.all()) else given.bool()
         mask = self.masks[name]
         return mask if mask is not None and mask.shape == x.shape[:2] else None
 
     def _judge(self, site: Site, error: Tensor, dtype: torch.dtype, norms: list[nn.Module]) -> None:
-        limit = LIMITS.get(dtype, LIMITS[torch.bfloat16])
-        if any(type(module) is not nn.LayerNorm for module in norms):
-            limit = max(limit, FLOAT32_NORM_LIMIT)
+        limit = limit_of(dtype, plain=all(type(module) is nn.LayerNorm for module in norms))
         half = " (or load the model in float32, half precision rounds)" if dtype.itemsize < 4 else ""
         self.verdicts.append((error, limit, partial(self._wrong, site, block=self.count), half))
         if error.device.type == "cpu" or self.compared is None:  # an accelerator would have to wait for each
@@ -337,11 +334,17 @@ class _Reader:
 
     def _conclude(self) -> None:
         """Read the errors that were not read yet."""
+        if not self.verdicts:
+            return
         verdicts, self.verdicts = self.verdicts, []
-        errors = torch.stack([error for error, *_ in verdicts]).tolist() if verdicts else []
-        for error, (_, limit, wrong, half) in zip(errors, verdicts, strict=True):
-            if not error <= limit:  # nan is wrong too
-                raise wrong(f"rebuilds the block with a relative error of {error:.1e}, above {limit:.0e}{half}")
+        errors = torch.stack([error for error, *_ in verdicts])
+
+        def judge() -> None:
+            for error, (_, limit, wrong, half) in zip(errors.tolist(), verdicts, strict=True):
+                if not error <= limit:  # nan is wrong too
+                    raise wrong(f"rebuilds the block with a relative error of {error:.1e}, above {limit:.0e}{half}")
+
+        afterwards(judge)
 
     def _wrong(self, site: Site, what: str, *, block: int | None = None) -> DecompositionError:
         parts = ", ".join(f"{field}={path!r}" for field, path in site.paths().items())
@@ -381,19 +384,3 @@ def _carried(block: Block, call: _Call) -> Block:
         bias=torch.addcmul(through.shift, through.linear(bias), scale),
         output=y,
     )
-
-
-def _relative(
-    rebuilt: Tensor, real: Tensor, mask: Tensor | None, by: tuple[Tensor, torch.dtype] | None = None
-) -> Tensor:
-    """The worst position: max|Δ| / max|y|, padding left out.
-
-    `by` measures with a part of y instead, as far as the rounding of y in the model's dtype allows.
-    """
-    size = _largest(real.to(rebuilt))
-    if by is not None:
-        part, dtype = by
-        rounding = 8 * torch.finfo(dtype).eps / LIMITS.get(dtype, 1.0)
-        size = torch.minimum(size, _largest(part).maximum(rounding * size))
-    error: Tensor = _largest(rebuilt - real) / size.clamp_min(torch.finfo(rebuilt.dtype).tiny)
-    return error.max() if mask is None else error.where(mask, 0).max()

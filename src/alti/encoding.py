@@ -146,9 +146,10 @@ class Encoder:
         places = [i for i, added in enumerate(pair.special) if added]
         return types[0], [(types[i], following[i]) for i in places]
 
-    def collate(self, texts: list[Encoded]) -> Inputs:
+    def collate(self, texts: list[Encoded], multiple: int = 1) -> Inputs:
         """Several texts as one batch, padded on the right so that every position is what it is without padding."""
         length = max(len(text.ids) for text in texts)
+        length = max(length, min(-(-length // multiple) * multiple, self.limit))
 
         def padded(rows: list[list[int]], fill: int) -> Tensor:
             return torch.tensor([row + [fill] * (length - len(row)) for row in rows], device=self.model.device)

@@ -25,7 +25,7 @@ from torch.utils.hooks import RemovableHandle
 
 from alti._errors import DecompositionError, UnsupportedModelError
 from alti.affine import norm
-from alti.blocks import FLOAT32_NORM_LIMIT, LIMITS
+from alti.comparing import FLOAT32_NORM_LIMIT, LIMITS
 from alti.families import Site
 from alti.overhear import listens, overhearing, unheard
 from alti.structure import family_of, network, stacks_of

@@ -25,13 +25,20 @@ DEFAULT = Path(__file__).with_name("default_model")
 DEFAULT_NAME = "minilm-l6-sst2"
 
 
-def load(name: str | Path | None = None, *, device: str = "auto", dtype: torch.dtype | str | None = None) -> Model:
+def load(
+    name: str | Path | None = None,
+    *,
+    device: str = "auto",
+    dtype: torch.dtype | str | None = None,
+    graphs: bool = False,
+) -> Model:
     """Load a model with its tokenizer from the Hugging Face hub or from a folder; without a name, the embedded one.
 
     The embedded model judges the sentiment of English sentences (`default_model/card.json`).
 
     `device` "auto" takes an accelerator where there is one. `dtype` None is float32 on a CPU, the checkpoint's own
-    elsewhere.
+    elsewhere. `graphs` records explanations as CUDA graphs: small batches then cost a GPU less than a forward pass
+    (`alti.graphs.Recorder` says what a recording does not see).
     """
     place, where, kind = find(DEFAULT if name is None or _is_default(name) else name), _device(device), _dtype(dtype)
     settings, _ = _read(PreTrainedConfig.get_config_dict, place)
@@ -43,7 +50,7 @@ def load(name: str | Path | None = None, *, device: str = "auto", dtype: torch.d
     model = _model(place, config, kind)
     text = model.main_input_name == "input_ids"
     shown = DEFAULT_NAME if place == str(DEFAULT) else Path(place).name
-    return Model(model.to(where).eval(), _tokenizer(place) if text else None, name=shown)
+    return Model(model.to(where).eval(), _tokenizer(place) if text else None, name=shown, graphs=graphs)
 
 
 def _is_default(name: str | Path) -> bool:

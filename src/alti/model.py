@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from alti._errors import AltiError, DecompositionError, LoadError, UnsupportedMo
 from alti.attribution import Attribution
 from alti.blocks import check, walk
 from alti.encoding import Encoded, Encoder
+from alti.graphs import GRAIN, Recorder
 from alti.linear import completeness, require_complete
 from alti.methods import Inputs, Target
 from alti.outputs import logits_at, logits_of
@@ -62,9 +63,12 @@ class Model:
     >>> print(model.explain("A clever blend of fact and fiction."))
     """
 
-    def __init__(self, model: nn.Module, tokenizer: PreTrainedTokenizerBase | None, *, name: str = "") -> None:
+    def __init__(
+        self, model: nn.Module, tokenizer: PreTrainedTokenizerBase | None, *, name: str = "", graphs: bool = False
+    ) -> None:
         family_of(model)
         self.model, self.tokenizer = model, tokenizer
+        self.recorder = Recorder(model) if graphs else None
         self.name = name or Path(network(model).name_or_path).name
         self.family = str(network(model).config.model_type)
 
@@ -198,7 +202,8 @@ class Model:
 
     def batch(self, tasks: list[Task], request: Request) -> tuple[Inputs, Target]:
         """Several texts as what a method takes."""
-        inputs = self.encoder.collate([task.encoded for task in tasks])
+        multiple = GRAIN if self.recorder and self.head.takes_batches else 1
+        inputs = self.encoder.collate([task.encoded for task in tasks], multiple)
         places = [task.position for task in tasks if task.position is not None]
         position = torch.tensor(places, device=inputs.mask.device) if places else None
 
@@ -212,7 +217,8 @@ class Model:
         inputs, target = self.batch(tasks, request)
         with _sentence_on_memory(inputs):
             asked = {"layers": request.layers, **request.options}
-            scores = methods.run(request.method, self.model, inputs, target, **asked)
+            run = self.recorder.run if self.recorder else partial(methods.run, model=self.model)
+            scores = run(request.method, inputs=inputs, target=target, **asked)
             output = scores.output
             if output is None:
                 output = walk(self.model, inputs.tensors, lambda block: None)

@@ -18,6 +18,7 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from alti._errors import UnsupportedModelError
+from alti.recording import capturing
 from alti.structure import evaluating
 
 PREFIX = "alti_over_"
@@ -87,7 +88,7 @@ def _overheard(before: str | None) -> str:
         if _listener.get() is None and before in ALL_MASK_ATTENTION_FUNCTIONS:
             return ALL_MASK_ATTENTION_FUNCTIONS[before](*args, **kwargs)
         made = ALL_MASK_ATTENTION_FUNCTIONS["eager"](*args, **kwargs)
-        if made is not None and not made.any():
+        if made is not None and not capturing() and not made.any():
             return None  # nothing is masked: spares every layer an addition of its size
         if made is not None and made.dtype == torch.float64:
             # float64's lowest number is -inf to the many families whose softmax is float32: nan where all is masked

@@ -255,14 +255,15 @@ def _repeatable(device: torch.device) -> Iterator[None]:
         yield
         return
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # else its matrix products may add in any order
-    before = torch.get_deterministic_debug_mode(), torch.utils.deterministic.fill_uninitialized_memory
+    settings: Any = torch.utils.deterministic
+    before = torch.get_deterministic_debug_mode(), settings.fill_uninitialized_memory
     try:
         torch.use_deterministic_algorithms(True)
-        torch.utils.deterministic.fill_uninitialized_memory = False  # a help for finding bugs, which costs time
+        settings.fill_uninitialized_memory = False  # a help for finding bugs, which costs time
         yield
     finally:
         torch.set_deterministic_debug_mode(before[0])
-        torch.utils.deterministic.fill_uninitialized_memory = before[1]
+        settings.fill_uninitialized_memory = before[1]
 
 
 class _ByLength(Sampler[int]):

@@ -1,0 +1,150 @@
+"""What can be shown of CUDA graphs without a GPU: when a shape is recorded, what a recording asks and judges.
+
+That a replay equals a run, `benchmarks/gpu.py` shows where there is one.
+"""
+
+from types import SimpleNamespace
+from typing import ClassVar
+
+import pytest
+import torch
+
+import alti
+from alti import graphs, methods
+from alti.graphs import KEPT, Recorder
+from alti.methods import Inputs, Target
+from alti.recording import Recording, afterwards, into, settled
+
+import tiny
+
+
+class Replayed:
+    """In place of a recorded graph: counts, and runs the method."""
+
+    made: ClassVar[list[str]] = []
+
+    def __init__(self, model, name, inputs, target, options, pool) -> None:
+        self.asked = name, model
+        self.options = options
+        self.made.append(name)
+
+    def replay(self, inputs: Inputs, target: Target) -> alti.Scores:
+        name, model = self.asked
+        return methods.run(name, model, inputs, target, **self.options)
+
+
+@pytest.fixture
+def recorder(monkeypatch) -> Recorder:
+    monkeypatch.setattr(graphs, "network", lambda model: SimpleNamespace(device=torch.device("cuda")))
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
+    monkeypatch.setattr(graphs, "_Graph", Replayed)
+    monkeypatch.setattr(Replayed, "made", [])
+    return Recorder(tiny.build("bert", "AutoModelForSequenceClassification"))
+
+
+def batch(tokens: int) -> tuple[Inputs, Target]:
+    ids = torch.arange(3, 3 + tokens)[None]
+    tensors = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    return Inputs(tensors, torch.zeros_like(ids).bool()), Target(position=torch.zeros(1, dtype=torch.long))
+
+
+def test_a_shape_is_recorded_when_it_comes_again(recorder):
+    for tokens in (5, 7, 5, 5, 7):
+        inputs, target = batch(tokens)
+        found = recorder.run("alti", inputs, target, layers=True)
+        assert torch.equal(found.tokens, methods.run("alti", recorder.model, inputs, target).tokens)
+    assert Replayed.made == ["alti", "alti"]
+    recorder.run("alti", *batch(5), layers=False)
+    recorder.run("norms", *batch(5), layers=True)
+    assert len(Replayed.made) == 2, "another method or option is another recording"
+
+
+def test_only_methods_that_read_nothing_are_recorded(recorder):
+    for _ in range(3):
+        recorder.run("gradient", *batch(5))
+    assert Replayed.made == []
+
+
+def test_replaced_weights_and_new_hooks_are_recorded_anew(recorder):
+    def twice() -> int:
+        for _ in range(2):
+            recorder.run("alti", *batch(5))
+        return len(Replayed.made)
+
+    weight = recorder.model.get_input_embeddings().weight
+    assert twice() == 1
+    with torch.no_grad():
+        weight.mul_(2)
+    assert twice() == 1, "a graph reads the weights where they lie"
+    weight.data = weight.data.clone()
+    assert twice() == 2
+    recorder.model.get_input_embeddings().register_forward_hook(lambda *_: None)
+    assert twice() == 3
+
+
+def test_the_shape_that_was_not_used_longest_goes(recorder):
+    for tokens in range(2, 3 + KEPT):
+        for _ in range(2):
+            recorder.run("attention", *batch(tokens))
+    assert len(recorder.kept) == KEPT
+    assert not any(shape == torch.Size([1, 2]) for key in recorder.kept for _, shape in key[1:3])
+
+
+def test_what_cannot_be_recorded_runs_and_says_so(recorder, monkeypatch):
+    def fails(*_):
+        raise RuntimeError("operation not permitted when stream is capturing\nmore of it")
+
+    monkeypatch.setattr(graphs, "_Graph", fails)
+    recorder.run("alti", *batch(5))
+    with pytest.warns(UserWarning, match="alti could not be recorded as a graph .operation not permitted"):
+        found = recorder.run("alti", *batch(5))
+    assert found.tokens.shape == (1, 5)
+
+
+def test_a_wrong_block_is_an_error_in_a_recording_too(recorder, monkeypatch):
+    def wrong(*_):
+        raise alti.DecompositionError("wrong")
+
+    recorder.run("alti", *batch(5))
+    monkeypatch.setattr(graphs, "_Graph", wrong)
+    with pytest.raises(alti.DecompositionError):
+        recorder.run("alti", *batch(5))
+
+
+def test_a_model_on_a_cpu_has_no_graphs():
+    with pytest.raises(alti.UsageError, match="graphs = True records CUDA graphs, but the model is on cpu: leave it"):
+        alti.Model(tiny.build("bert"), None, graphs=True)
+
+
+def test_answers_of_one_run_are_those_of_the_captured_one():
+    """And what is judged then waits for a replay."""
+    kept, judged = Recording(), []
+    with into(kept):
+        assert settled(torch.tensor(True))
+        assert not settled(torch.tensor(False))
+        afterwards(lambda: judged.append("now"))
+        kept.captured = True
+        assert settled(torch.tensor(False))
+        assert not settled(torch.tensor(True))
+        afterwards(lambda: judged.append("later"))
+    assert judged == ["now"]
+    assert len(kept.judges) == 1
+    kept.judges[0]()
+    assert judged == ["now", "later"]
+
+
+def test_while_captured_nothing_is_read():
+    """A walk takes the way that texts with and without padding have in common, and gives the same."""
+    model, (inputs, target) = tiny.build("olmo2"), batch(6)
+    plain = methods.run("alti", model, inputs, target).tokens
+    kept = Recording()
+    with into(kept):
+        methods.run("alti", model, inputs, target)
+        assert kept.answers, "this family's norms are probed"
+        kept.captured = True
+        captured = methods.run("alti", model, inputs, target).tokens
+    assert torch.equal(captured, plain)
+    assert not kept.answers
+    assert kept.judges
+    for judge in kept.judges:
+        judge()
