@@ -122,7 +122,7 @@ def check_graphs() -> None:
     compare("after a change of weights in place", 10)
     model.bert.encoder.layer[0].output.dense.weight.data = torch.randn(768, 3072, device="cuda") / 50
     compare("after weights were replaced", 10)
-    handle = model.bert.encoder.layer[0].register_forward_hook(lambda module, args, output: 1.1 * output)
+    handle = model.bert.embeddings.register_forward_hook(lambda module, args, output: 1.1 * output)
     compare("with a hook", 10)
     handle.remove()
     compare("without it", 10)

@@ -99,6 +99,7 @@ def test_what_cannot_be_recorded_runs_and_says_so(recorder, monkeypatch):
     with pytest.warns(UserWarning, match="alti could not be recorded as a graph .operation not permitted"):
         found = recorder.run("alti", *batch(5))
     assert found.tokens.shape == (1, 5)
+    recorder.run("alti", *batch(5))  # and is not tried again
 
 
 def test_a_wrong_block_is_an_error_in_a_recording_too(recorder, monkeypatch):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from inspect import signature
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -111,7 +112,8 @@ def _walk(model: nn.Module, inputs: Mapping[str, Any], report: Report, through: 
             for layer in layers:
                 for handle in reader.watch(stack, layer):
                     hooks.callback(handle.remove)
-        output = inner(**{"return_dict": True, **inputs})
+        own = {"use_cache": False} if "use_cache" in signature(inner.forward).parameters else {}  # a text is read whole
+        output = inner(**{"return_dict": True, **own, **inputs})
     reader.finish()
     return output
 

@@ -39,13 +39,14 @@ class Recorder:
         self.kept: OrderedDict[Hashable, _Graph] = OrderedDict()  # the one used last comes last
         self.met: set[Hashable] = set()
         self.state: Hashable = None
-        self.pool = torch.cuda.graph_pool_handle()
+        self.pool: Any = None  # of memory, that all graphs share
+        self.able = True
         self.lock = Lock()
 
     def run(self, name: str, inputs: Inputs, target: Target, **options: Any) -> Scores:
         """`alti.methods.run` of the recorder's model."""
         with self.lock:
-            graph = self._graph(name, inputs, target, options) if name in ABLE else None
+            graph = self._graph(name, inputs, target, options) if self.able and name in ABLE else None
             if graph is not None:
                 return graph.replay(inputs, target)
         return methods.run(name, self.model, inputs, target, **options)
@@ -60,12 +61,14 @@ class Recorder:
         key = (name, *sorted(options.items()), *shapes, given)
         graph = self.kept.pop(key, None)
         if graph is None and key in self.met:
-            self.met.remove(key)  # tried once
+            if not self.kept:
+                self.pool = torch.cuda.graph_pool_handle()  # one that no graph holds any more cannot be used again
             try:
                 graph = _Graph(self.model, name, inputs, target, options, self.pool)
             except RuntimeError as error:
+                self.able = False
                 why = str(error).partition("\n")[0]
-                warnings.warn(f"{name} could not be recorded as a graph ({why}): it runs without one", stacklevel=4)
+                warnings.warn(f"{name} could not be recorded as a graph ({why}): running without", stacklevel=4)
                 return None
         elif graph is None:
             self.met.add(key)

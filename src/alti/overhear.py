@@ -87,13 +87,13 @@ def _overheard(before: str | None) -> str:
     def mask(*args: Any, **kwargs: Any) -> Any:
         if _listener.get() is None and before in ALL_MASK_ATTENTION_FUNCTIONS:
             return ALL_MASK_ATTENTION_FUNCTIONS[before](*args, **kwargs)
-        made = ALL_MASK_ATTENTION_FUNCTIONS["eager"](*args, **kwargs)
-        if made is not None and not capturing() and not made.any():
+        shown = ALL_MASK_ATTENTION_FUNCTIONS["sdpa"](*args, **{**kwargs, "allow_is_causal_skip": False})
+        if shown is None or (not capturing() and shown.all()):
             return None  # nothing is masked: spares every layer an addition of its size
-        if made is not None and made.dtype == torch.float64:
-            # float64's lowest number is -inf to the many families whose softmax is float32: nan where all is masked
-            made = made.clamp_min(torch.finfo(torch.float32).min)
-        return made
+        dtype = kwargs.get("dtype", torch.float32)
+        # float64's lowest number is -inf to the many families whose softmax is float32: nan where all is masked
+        lowest = max(torch.finfo(dtype).min, torch.finfo(torch.float32).min)
+        return torch.zeros_like(shown, dtype=dtype).masked_fill_(~shown, lowest)
 
     AttentionInterface.register(PREFIX + str(before), attention)
     AttentionMaskInterface.register(PREFIX + str(before), mask)

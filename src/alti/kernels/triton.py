@@ -18,7 +18,8 @@ from torch.linalg import vector_norm
 
 from alti.blocks import Block
 
-BI, BJ, BD, STAGES = 64, 128, 64, 3
+BI, BD, STAGES = 64, 64, 3
+BJ, FEW = {True: 64, False: 128}, 1024  # by whether there would be few programs
 # Two warps, since four take Hopper's instruction for warp groups, which writes over u: a copy of it for every source.
 # But that one reads its operands from shared memory, and more than 32 heads fill the registers.
 WARPS = {True: 4, False: 2}
@@ -221,9 +222,11 @@ def _fused(attn: Tensor, f: Tensor, y: Tensor, scale: Tensor, sizes: Tensor) -> 
     some = torch.empty(batch, *turned, dtype=torch.int32, device=y.device)
     out = torch.empty(slices, batch, sources, targets, dtype=torch.float32, device=y.device)
     _turn[*turned, batch](attn, a, some, heads, targets, sources, *attn.stride(), padded, TI, TJ, num_warps=4)
-    _kernel[slices * triton.cdiv(targets, BI), triton.cdiv(sources, BJ), batch](
+    tiles = slices * triton.cdiv(targets, BI)
+    bj = BJ[batch * tiles * triton.cdiv(sources, BJ[False]) < FEW]
+    _kernel[tiles, triton.cdiv(sources, bj), batch](
         a, f, y, scale, sizes, out, some, batch, targets, sources, f.shape[-1], *y.stride()[:2], *scale.stride(),
-        heads, padded, BI, BJ, BD, TI, TJ, num_warps=WARPS[padded > 32], num_stages=STAGES,
+        heads, padded, BI, bj, BD, TI, TJ, num_warps=WARPS[padded > 32], num_stages=STAGES,
     )  # fmt: skip
     return out
 
