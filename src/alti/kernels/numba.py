@@ -77,11 +77,14 @@ class _Vectors:
 
 
 def _closer(rows: int) -> Any:
-    """An intrinsic: out[r] = Σ_d |u_rd| − |u_rd − Σ_h a[h,r] f_hd| for some rows (one alone: its residual too)."""
+    """An intrinsic: out[r] = Σ_d |u_rd| − |u_rd − Σ_h a[h,r] f_hd| for some rows (one alone: its residual too).
+
+    `a` is [H, ROWS, COLUMNS], read from `a_at` on; f, u and r are read from places in their memory too.
+    """
 
     def codegen(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        a, f, u, r, out = (context.make_array(signature.args[i])(context, builder, given[i]) for i in (0, 1, 4, 5, 8))
-        f_at, f_step, at, width = (given[i] for i in (2, 3, 6, 7))
+        a, f, u, r, out = (context.make_array(signature.args[i])(context, builder, given[i]) for i in (0, 2, 5, 6, 9))
+        a_at, f_at, f_step, at, width = (given[i] for i in (1, 3, 4, 7, 8))
         v = _Vectors(builder, context.get_value_type(signature.args[0].dtype), width.type)
         sums = [cgutils.alloca_once_value(builder, v.zero) for _ in range(rows)]
         parts = [[cgutils.alloca_once(builder, v.type) for _ in range(WIDE)] for _ in range(rows)]  # t
@@ -93,7 +96,8 @@ def _closer(rows: int) -> Any:
             with cgutils.for_range(builder, cgutils.unpack_tuple(builder, a.shape)[0]) as heads:
                 vectors = [v.load(f, f_at, builder.mul(heads.index, f_step), d, offset) for offset in offsets]
                 for i, row in enumerate(parts):
-                    weight = v.splat(builder.load(v.place(a, v.times(heads.index, rows), v.constant(i))))
+                    place = v.place(a, a_at, v.times(heads.index, ROWS * COLUMNS), v.constant(i * COLUMNS))
+                    weight = v.splat(builder.load(place))
                     for part, vector in zip(row, vectors, strict=True):
                         term = builder.fmul(weight, vector, flags=["contract"])
                         builder.store(builder.fadd(builder.load(part), term, flags=["contract"]), part)
@@ -107,9 +111,9 @@ def _closer(rows: int) -> Any:
         return context.get_dummy_value()
 
     @intrinsic
-    def closer(typing, a, f, f_at, f_step, u, r, at, width, out):
+    def closer(typing, a, a_at, f, f_at, f_step, u, r, at, width, out):
         index = types.intp
-        return types.void(a, f, index, index, u, r, index, index, out), codegen
+        return types.void(a, index, f, index, index, u, r, index, index, out), codegen
 
     return closer
 
@@ -126,19 +130,23 @@ def _fused(attn, f, u, r, own, found):
     for task in numba.prange(batch * tiles):
         b, j0 = task // tiles, task % tiles * COLUMNS
         columns = min(COLUMNS, sources - j0)
-        a = np.zeros((COLUMNS, heads, ROWS), attn.dtype)
-        mine = np.zeros((heads, 1), attn.dtype)
+        f_step = batch * sources * width
+        a = np.zeros((heads, ROWS, COLUMNS), attn.dtype)
+        some = np.zeros(COLUMNS, attn.dtype)  # attention to each source, of all heads and rows
         out = np.zeros(ROWS, attn.dtype)
         for i in range(0, targets, ROWS):
             real = min(ROWS, targets - i)
+            some[:] = 0
             for h in range(heads):
                 for row in range(ROWS):
+                    line = attn[b, h, min(i + row, targets - 1)]  # rows behind the last are not stored
                     for k in range(columns):
-                        a[k, h, row] = attn[b, h, i + row, j0 + k] if row < real else 0
+                        a[h, row, k] = line[j0 + k]
+                        some[k] += abs(line[j0 + k])
             for k in range(columns):
                 f_at = (b * sources + j0 + k) * width
-                if a[k].any():
-                    _closer_rows(a[k], f, f_at, batch * sources * width, u, r, (b * rows + i) * width, width, out)
+                if some[k] != 0:
+                    _closer_rows(a, k, f, f_at, f_step, u, r, (b * rows + i) * width, width, out)
                 else:
                     out[:] = 0
                 for row in range(real):
@@ -146,9 +154,8 @@ def _fused(attn, f, u, r, own, found):
             for row in range(real):
                 k = own[b, i + row] - j0
                 if 0 <= k < columns:
-                    mine[:, 0] = a[k, :, row]
                     f_at = (b * sources + j0 + k) * width
-                    _closer_own(mine, f, f_at, batch * sources * width, u, r, (b * rows + i + row) * width, width, out)
+                    _closer_own(a, row * COLUMNS + k, f, f_at, f_step, u, r, (b * rows + i + row) * width, width, out)
                     found[b, i + row, j0 + k] = out[0]
 
 
