@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -23,7 +24,6 @@ from transformers import BertConfig, BertForSequenceClassification
 
 import alti
 from alti import blocks
-from alti.encoding import Encoded
 from alti.methods import Inputs, Target, run
 
 
@@ -116,9 +116,9 @@ def throughput(name: str, file: str, base: bool) -> None:
     batches: list[dict[str, torch.Tensor]] = []
     collate = loaded.encoder.collate
 
-    def recorded(texts: list[Encoded]) -> Inputs:
-        batches.append(collate(texts).tensors)
-        return collate(texts)
+    def recorded(*given: Any) -> Inputs:
+        batches.append(collate(*given).tensors)
+        return collate(*given)
 
     with patch.object(loaded.encoder, "collate", recorded):
         list(loaded.explain_all(texts))
