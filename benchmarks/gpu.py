@@ -5,7 +5,9 @@ python benchmarks/gpu.py
 
 import statistics
 import sys
+import warnings
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 from transformers import BertConfig, BertForSequenceClassification, BertModel
@@ -16,6 +18,7 @@ from alti import Block
 from alti.graphs import Recorder
 from alti.kernels import reference, triton
 from alti.methods import Inputs, Target, run
+from alti.targets import Head
 
 
 def random_block(
@@ -136,6 +139,30 @@ def check_graphs() -> None:
         sys.exit("a replay of a broken model raised nothing: no numbers")
 
 
+def recorded_families() -> None:
+    """Which families can be recorded: tiny models of the tests, with padding."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    import tiny  # beside the tests, no package
+
+    recorded, others = [], []
+    for family in tiny.CONFIGS:
+        model = tiny.build(family, dtype=torch.float32).cuda()
+        try:
+            Head.of(model)
+        except alti.UnsupportedModelError:
+            continue
+        inputs, target = batch_of(2, 16, padding=4)
+        inputs.tensors["input_ids"].remainder_(tiny.VOCAB - 3).add_(3)  # words that a tiny vocabulary has
+        recorder = Recorder(model)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = [recorder.run("alti", inputs, target) for _ in range(3)][-1]
+        if not torch.equal(found.tokens, run("alti", model, inputs, target).tokens):
+            sys.exit(f"a graph of {family} differs from a run: no numbers")
+        (recorded if recorder.kept else others).append(family)
+    print(f"  {len(recorded)} of {len(recorded) + len(others)} families recorded; not {', '.join(others) or 'one'}")
+
+
 def device_milliseconds(function) -> float:
     """Without the time that Python takes to start kernels: a graph of them is played."""
     found = do_bench_cudagraph(function, rep=50, return_mode="median")
@@ -147,10 +174,12 @@ def kernel_times() -> None:
     block = random_block(8, 12, 512, 768)
     sizes, f = triton._operands(block.value, block.weight)
     y, scale = block.output, block.scale
-    parts = triton._fused(block.attn, f, y, scale, sizes)
+    turned = triton._turned(block.attn)
+    parts = triton._fused(*turned, f, y, scale, sizes)
     steps = {
         "vectors": lambda: triton._operands(block.value, block.weight),
-        "attention turned, fused core": lambda: triton._fused(block.attn, f, y, scale, sizes),
+        "attention turned": lambda: triton._turned(block.attn),
+        "fused core": lambda: triton._fused(*turned, f, y, scale, sizes),
         "residual's entries, rows divided": lambda: triton._finished(block, f, y, block.residual, sizes, parts),
         "all of it": lambda: triton.contributions(block),
     }
@@ -210,7 +239,7 @@ def long_text() -> None:
 
 def main() -> None:
     print(torch.cuda.get_device_name(), "torch", torch.__version__)
-    for part in (check_kernel, check_graphs, kernel_times, complete, long_text):
+    for part in (check_kernel, check_graphs, recorded_families, kernel_times, complete, long_text):
         print(part.__name__)
         part()
     assert reference  # the definition that check_kernel compares with

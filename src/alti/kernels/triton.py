@@ -195,7 +195,7 @@ def contributions(block: Block) -> Tensor:
     with torch.cuda.device(block.attn.device):
         sizes, f = _operands(block.value, block.weight)
         y, r = (x if x.stride(-1) == 1 else x.contiguous() for x in (block.output, block.residual))
-        return _finished(block, f, y, r, sizes, _fused(block.attn, f, y, block.scale, sizes))
+        return _finished(block, f, y, r, sizes, _fused(*_turned(block.attn), f, y, block.scale, sizes))
 
 
 def _operands(value: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -213,20 +213,26 @@ def _operands(value: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     return sizes, f
 
 
-def _fused(attn: Tensor, f: Tensor, y: Tensor, scale: Tensor, sizes: Tensor) -> Tensor:
-    """Attention alone, a part of the width each: [slices, B, S, T]."""
+def _turned(attn: Tensor) -> tuple[Tensor, Tensor]:
+    """Attention as the core reads it, and which tiles of it hold any."""
     batch, heads, targets, sources = attn.shape
-    padded, slices = max(16, triton.next_power_of_2(heads)), triton.cdiv(f.shape[-1], 2 * BD)
-    turned = triton.cdiv(sources, TJ), triton.cdiv(targets, TI)
-    a = torch.empty(batch, sources, targets, padded, dtype=torch.float16, device=y.device)
-    some = torch.empty(batch, *turned, dtype=torch.int32, device=y.device)
+    tiles, padded = (triton.cdiv(sources, TJ), triton.cdiv(targets, TI)), max(16, triton.next_power_of_2(heads))
+    a = torch.empty(batch, sources, targets, padded, dtype=torch.float16, device=attn.device)
+    some = torch.empty(batch, *tiles, dtype=torch.int32, device=attn.device)
+    _turn[*tiles, batch](attn, a, some, heads, targets, sources, *attn.stride(), padded, TI, TJ, num_warps=4)
+    return a, some
+
+
+def _fused(a: Tensor, some: Tensor, f: Tensor, y: Tensor, scale: Tensor, sizes: Tensor) -> Tensor:
+    """Attention alone, a part of the width each: [slices, B, S, T]."""
+    batch, sources, targets, padded = a.shape
+    slices = triton.cdiv(f.shape[-1], 2 * BD)
     out = torch.empty(slices, batch, sources, targets, dtype=torch.float32, device=y.device)
-    _turn[*turned, batch](attn, a, some, heads, targets, sources, *attn.stride(), padded, TI, TJ, num_warps=4)
     tiles = slices * triton.cdiv(targets, BI)
     bj = BJ[batch * tiles * triton.cdiv(sources, BJ[False]) < FEW]
     _kernel[tiles, triton.cdiv(sources, bj), batch](
         a, f, y, scale, sizes, out, some, batch, targets, sources, f.shape[-1], *y.stride()[:2], *scale.stride(),
-        heads, padded, BI, bj, BD, TI, TJ, num_warps=WARPS[padded > 32], num_stages=STAGES,
+        len(f), padded, BI, bj, BD, TI, TJ, num_warps=WARPS[padded > 32], num_stages=STAGES,
     )  # fmt: skip
     return out
 
