@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -148,6 +149,7 @@ def test_a_bad_line_is_named_and_nothing_is_lost(run, folder):
         (("explain", "hi", "-m", "FOLDER", "-o", "q=1"), 2, "method alti has no option 'q'"),
         (("explain", "hi", "-m", "FOLDER", "-o", "method=norms"), 2, "method alti has no option 'method'"),
         (("explain", "hi", "-m", "FOLDER", "-o", "layers=true"), 2, "method alti has no option 'layers'"),
+        (("explain", "hi", "-m", "FOLDER", "--layers"), 2, "--layers prints the maps as JSON: add --json, or draw"),
         (("explain", "a\udcffb", "-m", "FOLDER"), 2, "is not valid Unicode"),
         (("explain", "--file", "/tmp", "-m", "FOLDER"), 2, "--file /tmp is not a file"),
         (("explain", "hi", "-m", "FOLDER", "-o", "p"), 2, "option 'p' has no value: write it as NAME=VALUE"),
@@ -278,6 +280,7 @@ def test_bench(run, folder, texts, tmp_path):
     assert code == 0
     assert [line.split()[0] for line in out.splitlines()[3:7]] == ["random", "alti", "alti:p=2", "linear"]
     assert "2 texts; 95 % bootstrap intervals" in out
+    assert re.search(r"The model is right on (0|50|100)\.0 % of them\.", out)
     assert "Passed over: 1 (" in out
     assert "forward passes in" in err
     assert f"rows in {rows}" in err

@@ -332,6 +332,9 @@ def _note(plan: Plan, rows: list[Row]) -> str:
     count = f"{len(texts)} text{'' if len(texts) == 1 else 's'}"
     intervals = "95 % bootstrap intervals; " if len(texts) > 1 else ""
     parts = [f"{count}; {intervals}{BY_SIZE.strip()}: ranked by the size of scores."]
+    if right := {row["text"]: row["right"] for row in rows if "right" in row}:
+        labelled = "them" if len(right) == len(texts) else f"the {len(right)} whose label it knows"
+        parts.append(f"The model is right on {100 * sum(right.values()) / len(right):.1f} % of {labelled}.")
     if cut := {row["text"] for row in rows if row.get("cut")}:
         parts.append(f"Cut to the model's length: {len(cut)} of them.")
     if undefined:

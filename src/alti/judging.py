@@ -164,8 +164,18 @@ class Judge:
         row: Row = {"text": text.example.number, "method": spec, "gold": text.example.label, "target": text.target}
         defined = {name: None if value != value else value for name, value in values.items()}  # JSON has no nan
         row |= {"probability": text.probability, "tokens": len(scores), "values": defined}
+        if (label := self._label(text.example)) is not None:
+            row["right"] = label == text.target
         row |= {"cut": True} if text.task.encoded.cut else {}
         return row | ({"scores": scores.tolist()} if self.setting.keep_scores else {})
+
+    def _label(self, example: Example) -> int | None:
+        """The class that the data says; None where it says none, or none that the model has."""
+        head = self.model.head
+        if head.kind not in ("sequence", "token") or head.config.num_labels == 1:
+            return None
+        label = head.config.label2id.get(example.label, example.label)
+        return label if isinstance(label, int) else None
 
 
 def _rankings(scores: Tensor) -> list[tuple[str, Tensor]]:

@@ -52,6 +52,8 @@ def explain(
     """Explain a text, or every line of a file: which tokens does the prediction rest on?"""
     if (text is None) == (file is None):
         raise UsageError("give either a TEXT (- for standard input) or --file FILE")
+    if layers and not as_json:
+        raise UsageError("--layers prints the maps as JSON: add --json, or draw them with --plot FILE --kind layers")
     for name, path in (("--html", html), ("--latex", latex), ("--plot", plot)):
         writable(name, path)
     drawn = drawing(plot, kind)
