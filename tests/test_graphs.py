@@ -3,6 +3,9 @@
 That a replay equals a run, `benchmarks/gpu.py` shows where there is one.
 """
 
+import gc
+import weakref
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -10,7 +13,7 @@ import pytest
 import torch
 
 import alti
-from alti import graphs, methods
+from alti import blocks, graphs, methods
 from alti.graphs import KEPT, Recorder
 from alti.methods import Inputs, Target
 from alti.recording import Recording, afterwards, into, settled
@@ -35,9 +38,16 @@ class Replayed:
 
 @pytest.fixture
 def recorder(monkeypatch) -> Recorder:
+    return pretended(monkeypatch, Replayed)
+
+
+def pretended(monkeypatch, graph: type) -> Recorder:
+    """A recorder of a model that is said to be on a GPU."""
     monkeypatch.setattr(graphs, "network", lambda model: SimpleNamespace(device=torch.device("cuda")))
+    monkeypatch.setattr(graphs, "_suits", lambda name, inputs: name in graphs.ABLE)
+    monkeypatch.setattr(graphs, "_Graph", graph)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
-    monkeypatch.setattr(graphs, "_Graph", Replayed)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
     monkeypatch.setattr(Replayed, "made", [])
     return Recorder(tiny.build("bert", "AutoModelForSequenceClassification"))
 
@@ -78,8 +88,11 @@ def test_replaced_weights_and_new_hooks_are_recorded_anew(recorder):
     assert twice() == 1, "a graph reads the weights where they lie"
     weight.data = weight.data.clone()
     assert twice() == 2
-    recorder.model.get_input_embeddings().register_forward_hook(lambda *_: None)
+    handle = recorder.model.get_input_embeddings().register_forward_hook(lambda *_: None)
     assert twice() == 3
+    handle.remove()
+    recorder.model.get_input_embeddings().register_forward_hook(lambda *_: None)
+    assert twice() == 4, "another hook"
 
 
 def test_the_shape_that_was_not_used_longest_goes(recorder):
@@ -110,6 +123,40 @@ def test_a_wrong_block_is_an_error_in_a_recording_too(recorder, monkeypatch):
     monkeypatch.setattr(graphs, "_Graph", wrong)
     with pytest.raises(alti.DecompositionError):
         recorder.run("alti", *batch(5))
+
+
+def test_a_recording_itself(monkeypatch):
+    """The real one, with streams and graphs that do nothing: a replay gives what was captured."""
+    stream = SimpleNamespace(wait_stream=lambda other: None)
+    for name, value in {
+        "CUDAGraph": lambda: SimpleNamespace(replay=lambda: None),
+        "current_stream": lambda: stream,
+        "Stream": lambda: stream,
+        "stream": lambda side: nullcontext(),
+        "graph": lambda *_, **__: nullcontext(),
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, value)
+    readers: list[weakref.ref] = []
+
+    class Reader(blocks._Reader):
+        def __init__(self, *given) -> None:
+            super().__init__(*given)
+            readers.append(weakref.ref(self))
+
+    monkeypatch.setattr(blocks, "_Reader", Reader)
+    recorder, (inputs, target) = pretended(monkeypatch, graphs._Graph), batch(6)
+    real = methods.run("alti", recorder.model, inputs, target)
+    with torch.inference_mode():
+        for _ in range(3):
+            found = recorder.run("alti", inputs, target)
+    assert len(recorder.kept) == 1
+    found = recorder.run("alti", inputs, target)  # what was recorded in inference mode can be written outside of it
+    assert torch.equal(found.tokens, real.tokens)
+    assert torch.equal(found.layers, real.layers)
+    assert torch.equal(found.output.logits, real.output.logits)
+    gc.collect()
+    assert readers
+    assert all(reader() is None for reader in readers), "a reader would hold a block and all maps"
 
 
 def test_a_model_on_a_cpu_has_no_graphs():

@@ -210,6 +210,7 @@ class Stubborn:
 
     def __init__(self, device: str) -> None:
         self.args, self.modes = SimpleNamespace(device=torch.device(device)), []
+        self.state = SimpleNamespace(global_step=0)
 
     def train(self, resume_from_checkpoint: str | None) -> None:
         self.modes.append(torch.are_deterministic_algorithms_enabled())
@@ -224,6 +225,9 @@ def test_what_a_gpu_does_not_repeat_is_trained_and_said(monkeypatch):
         _run(trainer, None)
     assert trainer.modes == [True, False]
     assert not torch.are_deterministic_algorithms_enabled()
+    trainer.state.global_step = 3
+    with pytest.raises(RuntimeError):  # what is trained already would be trained again
+        _run(trainer, None)
     plain = Stubborn("cpu")
     _run(plain, None)
     assert plain.modes == [False]

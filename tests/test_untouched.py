@@ -189,3 +189,12 @@ def test_a_compiled_model_is_read():
     model = tiny.build("bert")
     batch = tiny.inputs(model)
     assert alti.check(torch.compile(model), batch) == alti.check(model, batch)
+
+
+def test_positions_that_start_anew_are_what_they_are_without_us():
+    """Without a cache transformers would take them for two texts in one row."""
+    model = tiny.build("llama")
+    inputs = {"input_ids": torch.arange(3, 11)[None], "position_ids": torch.tensor([[0, 1, 2, 3] * 2])}
+    with torch.no_grad():
+        plain = model(**inputs).last_hidden_state
+    assert torch.allclose(alti.walk(model, inputs, lambda block: None).last_hidden_state, plain, atol=1e-5)

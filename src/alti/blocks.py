@@ -112,8 +112,9 @@ def _walk(model: nn.Module, inputs: Mapping[str, Any], report: Report, through: 
             for layer in layers:
                 for handle in reader.watch(stack, layer):
                     hooks.callback(handle.remove)
-        own = {"use_cache": False} if "use_cache" in signature(inner.forward).parameters else {}  # a text is read whole
-        output = inner(**{"return_dict": True, **own, **inputs})
+        # a cache would be made in vain; but without one transformers takes positions that start anew for several texts
+        spared = "use_cache" in signature(inner.forward).parameters and "position_ids" not in inputs
+        output = inner(**{"return_dict": True, **({"use_cache": False} if spared else {}), **inputs})
     reader.finish()
     return output
 
@@ -330,7 +331,7 @@ class _Reader:
     def _judge(self, site: Site, error: Tensor, dtype: torch.dtype, norms: list[nn.Module]) -> None:
         limit = limit_of(dtype, plain=all(type(module) is nn.LayerNorm for module in norms))
         half = " (or load the model in float32, half precision rounds)" if dtype.itemsize < 4 else ""
-        self.verdicts.append((error, limit, partial(self._wrong, site, block=self.count), half))
+        self.verdicts.append((error, limit, partial(_wrong, self.name, self.count, site), half))
         if error.device.type == "cpu" or self.compared is None:  # an accelerator would have to wait for each
             self._conclude()
 
@@ -348,13 +349,8 @@ class _Reader:
 
         afterwards(judge)
 
-    def _wrong(self, site: Site, what: str, *, block: int | None = None) -> DecompositionError:
-        parts = ", ".join(f"{field}={path!r}" for field, path in site.paths().items())
-        scale = f", branch_scale={site.branch_scale!r}" if site.branch_scale else ""
-        number = self.count if block is None else block
-        return DecompositionError(
-            f"{self.name} block {number}: its entry in alti.FAMILIES {what}; look at Site({parts}{scale})"
-        )
+    def _wrong(self, site: Site, what: str) -> DecompositionError:
+        return _wrong(self.name, self.count, site, what)
 
     def _report(self, block: Block, error: Tensor) -> None:
         self.count += 1
@@ -367,6 +363,14 @@ class _Reader:
         if self.attention or self.pending or not self.count:
             stack, _ = self.stacks[-1]
             raise self._wrong(stack.sites[-1], "does not cover all attention that the model computed")
+
+
+def _wrong(family: str, block: int, site: Site, what: str) -> DecompositionError:
+    parts = ", ".join(f"{field}={path!r}" for field, path in site.paths().items())
+    scale = f", branch_scale={site.branch_scale!r}" if site.branch_scale else ""
+    return DecompositionError(
+        f"{family} block {block}: its entry in alti.FAMILIES {what}; look at Site({parts}{scale})"
+    )
 
 
 def _carried(block: Block, call: _Call) -> Block:

@@ -7,7 +7,6 @@ replay starts them all at once.
 import warnings
 from collections import OrderedDict
 from collections.abc import Hashable
-from threading import Lock
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ from alti import methods
 from alti._errors import UsageError
 from alti.methods import Inputs, Scores, Target
 from alti.recording import Recording, into
-from alti.structure import network
+from alti.structure import network, reading
 
 ABLE = ("alti", "alti_ln2", "attention", "attention_rollout", "globenc", "norms")  # read nothing before they are done
 GRAIN = 16  # texts are padded to a multiple, so that lengths come again
@@ -40,33 +39,35 @@ class Recorder:
         self.met: set[Hashable] = set()
         self.state: Hashable = None
         self.pool: Any = None  # of memory, that all graphs share
-        self.able = True
-        self.lock = Lock()
+        self.unable: set[Hashable] = set()
 
     def run(self, name: str, inputs: Inputs, target: Target, **options: Any) -> Scores:
         """`alti.methods.run` of the recorder's model."""
-        with self.lock:
-            graph = self._graph(name, inputs, target, options) if self.able and name in ABLE else None
-            if graph is not None:
-                return graph.replay(inputs, target)
+        if _suits(name, inputs):
+            with reading, torch.inference_mode(False), torch.cuda.device(inputs.special.device):
+                graph = self._graph(name, inputs, target, options)
+                if graph is not None:
+                    return graph.replay(inputs, target)
         return methods.run(name, self.model, inputs, target, **options)
 
     def _graph(self, name: str, inputs: Inputs, target: Target, options: dict[str, Any]) -> "_Graph | None":
         if (state := _state(self.model)) != self.state:
-            self.kept.clear()
-            self.met.clear()
+            for known in (self.kept, self.met, self.unable):
+                known.clear()
             self.state = state
         shapes = tuple((key, tensor.shape) for key, tensor in inputs.tensors.items())
         given = tuple(tensor is not None for tensor in (target.index, target.position, target.against))
         key = (name, *sorted(options.items()), *shapes, given)
         graph = self.kept.pop(key, None)
+        if key in self.unable:
+            return None
         if graph is None and key in self.met:
             if not self.kept:
                 self.pool = torch.cuda.graph_pool_handle()  # one that no graph holds any more cannot be used again
             try:
                 graph = _Graph(self.model, name, inputs, target, options, self.pool)
             except RuntimeError as error:
-                self.able = False
+                self.unable.add(key)
                 why = str(error).partition("\n")[0]
                 warnings.warn(f"{name} could not be recorded as a graph ({why}): running without", stacklevel=4)
                 return None
@@ -100,7 +101,7 @@ class _Graph:
                 mask.copy_(inputs.tensors["attention_mask"])
             here.wait_stream(side)
             self.recording.captured = True
-            with torch.cuda.graph(self.graph, pool=pool):
+            with torch.cuda.graph(self.graph, pool=pool, capture_error_mode="thread_local"):  # others may go on
                 self.scores = methods.run(name, model, self.inputs, self.target, **options)
 
     def replay(self, inputs: Inputs, target: Target) -> Scores:
@@ -114,13 +115,17 @@ class _Graph:
         return Scores(self.scores.tokens.clone(), None if layers is None else layers.clone(), type(output)(**copied))
 
 
+def _suits(name: str, inputs: Inputs) -> bool:
+    return name in ABLE and inputs.special.is_cuda and "attention_mask" in inputs.tensors
+
+
 def _tensors(inputs: Inputs, target: Target) -> list[Tensor]:
     given = *inputs.tensors.values(), inputs.special, target.index, target.position, target.against
     return [tensor for tensor in given if tensor is not None]
 
 
 def _state(model: nn.Module) -> Hashable:
-    """What a recording holds on to: where the weights lie, and how many hooks there are."""
+    """What a recording holds on to: where the weights lie, and which hooks there are."""
     modules = list(model.modules())
     places = [
         tensor.data_ptr()
@@ -128,4 +133,5 @@ def _state(model: nn.Module) -> Hashable:
         for tensor in (*module._parameters.values(), *module._buffers.values())
         if tensor is not None
     ]
-    return tuple(places), tuple(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in modules)
+    hooks = [number for module in modules for number in (*module._forward_hooks, *module._forward_pre_hooks)]
+    return tuple(places), tuple(hooks)

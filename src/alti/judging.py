@@ -175,7 +175,7 @@ class Judge:
         if head.kind not in ("sequence", "token") or head.config.num_labels == 1:
             return None
         label = head.config.label2id.get(example.label, example.label)
-        return label if isinstance(label, int) else None
+        return label if isinstance(label, int) and 0 <= label < head.config.num_labels else None
 
 
 def _rankings(scores: Tensor) -> list[tuple[str, Tensor]]:

@@ -37,7 +37,7 @@ def load(
     The embedded model judges the sentiment of English sentences (`default_model/card.json`).
 
     `device` "auto" takes an accelerator where there is one. `dtype` None is float32 on a CPU, the checkpoint's own
-    elsewhere. `graphs` records explanations as CUDA graphs: small batches then cost a GPU less than a forward pass
+    elsewhere. `graphs` records explanations as CUDA graphs: small batches then cost a GPU about a forward pass
     (`alti.graphs.Recorder` says what a recording does not see).
     """
     place, where, kind = find(DEFAULT if name is None or _is_default(name) else name), _device(device), _dtype(dtype)

@@ -20,7 +20,7 @@ from alti._errors import AltiError, DecompositionError, LoadError, UnsupportedMo
 from alti.attribution import Attribution
 from alti.blocks import check, walk
 from alti.encoding import Encoded, Encoder
-from alti.graphs import GRAIN, Recorder
+from alti.graphs import ABLE, GRAIN, Recorder
 from alti.linear import completeness, require_complete
 from alti.methods import Inputs, Target
 from alti.outputs import logits_at, logits_of
@@ -202,7 +202,7 @@ class Model:
 
     def batch(self, tasks: list[Task], request: Request) -> tuple[Inputs, Target]:
         """Several texts as what a method takes."""
-        multiple = GRAIN if self.recorder and self.head.takes_batches else 1
+        multiple = GRAIN if self.recorder and request.method in ABLE and self.head.takes_batches else 1
         inputs = self.encoder.collate([task.encoded for task in tasks], multiple)
         places = [task.position for task in tasks if task.position is not None]
         position = torch.tensor(places, device=inputs.mask.device) if places else None

@@ -43,6 +43,8 @@ def settled(condition: Tensor) -> bool:
     """Whether something holds of the model, and so in every run."""
     recording = _current.get()
     if recording is not None and recording.captured:
+        if not recording.answers:
+            raise RuntimeError("the model asked what it had not asked before")
         return recording.answers.pop(0)
     found = bool(condition)
     if recording is not None:

@@ -11,7 +11,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from alti._errors import UnsupportedModelError
 from alti.families import FAMILIES, Family, Stack
 
-_reading = RLock()  # training flags, hooks and configs belong to the model, not to the caller: one reader at a time
+reading = RLock()  # training flags, hooks and configs belong to the model, not to the caller: one reader at a time
 
 
 def network(given: nn.Module) -> PreTrainedModel:
@@ -77,7 +77,7 @@ def _layers(module: nn.Module, path: list[str]) -> Iterator[nn.Module]:
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """No dropout in here, and no other thread of ours; afterwards every module is in the mode it was in."""
-    with _reading:
+    with reading:
         training = [module for module in model.modules() if module.training]
         try:
             for module in training:

@@ -37,7 +37,7 @@ SAVES = 20  # times the state of an unfinished run is written; the last is kept
 class Recipe:
     """What is trained on what, and how.
 
-    The same recipe gives the same weights, to the bit, on the same machine.
+    The same recipe gives the same weights, to the bit, on the same machine, or a warning says that it does not.
     """
 
     checkpoint: str
@@ -241,7 +241,7 @@ def _run(trainer: transformers.Trainer, state: str | None) -> None:
         with _repeatable(trainer.args.device):
             trainer.train(resume_from_checkpoint=state)
     except RuntimeError as error:
-        if "deterministic" not in str(error):
+        if "deterministic" not in str(error) or trainer.state.global_step:  # weights have moved already
             raise
         why = str(error).splitlines()[0][:200]
         warnings.warn(f"a GPU does not repeat this model's training to the bit ({why}): trained anyway", stacklevel=3)
