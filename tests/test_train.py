@@ -228,6 +228,8 @@ def test_what_a_gpu_does_not_repeat_is_trained_and_said(monkeypatch):
     trainer.state.global_step = 3
     with pytest.raises(RuntimeError):  # what is trained already would be trained again
         _run(trainer, None)
+    with pytest.warns(UserWarning, match="does not repeat"):  # a run that goes on starts from its state again
+        _run(trainer, "checkpoint-3")
     plain = Stubborn("cpu")
     _run(plain, None)
     assert plain.modes == [False]

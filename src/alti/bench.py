@@ -28,7 +28,7 @@ from alti.tables import Cell, Table, bootstrap, paired
 try:
     import fcntl
 except ImportError:
-    fcntl = None  # type: ignore[assignment]  # Windows
+    fcntl = None  # type: ignore[assignment]  # Windows has none: there, two runs into one file are not kept apart
 
 FORMAT = 1
 CHUNK = 32  # texts whose questions go through the model together

@@ -58,9 +58,9 @@ class Recorder:
         shapes = tuple((key, tensor.shape) for key, tensor in inputs.tensors.items())
         given = tuple(tensor is not None for tensor in (target.index, target.position, target.against))
         key = (name, *sorted(options.items()), *shapes, given)
-        graph = self.kept.pop(key, None)
         if key in self.unable:
             return None
+        graph = self.kept.pop(key, None)
         if graph is None and key in self.met:
             if not self.kept:
                 self.pool = torch.cuda.graph_pool_handle()  # one that no graph holds any more cannot be used again

@@ -241,7 +241,8 @@ def _run(trainer: transformers.Trainer, state: str | None) -> None:
         with _repeatable(trainer.args.device):
             trainer.train(resume_from_checkpoint=state)
     except RuntimeError as error:
-        if "deterministic" not in str(error) or trainer.state.global_step:  # weights have moved already
+        moved = state is None and trainer.state.global_step > 0  # weights that no state puts back
+        if moved or "deterministic" not in str(error):
             raise
         why = str(error).splitlines()[0][:200]
         warnings.warn(f"a GPU does not repeat this model's training to the bit ({why}): trained anyway", stacklevel=3)
