@@ -3,22 +3,27 @@
 python benchmarks/gpu.py
 """
 
+import os
 import statistics
 import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import torch
 from transformers import BertConfig, BertForSequenceClassification, BertModel
 from triton.testing import do_bench_cudagraph
 
 import alti
-from alti import Block
+from alti import Block, blocks, comparing
 from alti.graphs import Recorder
 from alti.kernels import reference, triton
 from alti.methods import Inputs, Target, run
 from alti.targets import Head
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+import tiny  # beside the tests, no package
 
 
 def random_block(
@@ -89,6 +94,51 @@ def check_kernel() -> None:
                     sys.exit("the triton kernel is wrong: no numbers")
 
 
+def read(model, inputs, through, kernel: str) -> list[tuple[Block, torch.Tensor]]:
+    """Every block with its errors; with the kernel "blocked" by the plain definitions."""
+    found: list[tuple[Block, torch.Tensor]] = []
+    with patch.dict(os.environ, ALTI_KERNEL=kernel):
+        blocks._walk(model, inputs, lambda *block: found.append(block), through, blocks.COMPARED)
+    return found
+
+
+def check_blocks() -> None:
+    """Refuse to report when blocks are carried and compared otherwise than by the plain definitions."""
+    worst, count = 0.0, 0
+    for family in tiny.CONFIGS:
+        for dtype in (torch.float32, torch.bfloat16):
+            model = tiny.build(family, dtype=dtype).cuda()
+            inputs = {name: tensor.cuda() for name, tensor in tiny.inputs(model).items()}
+            for through in (None, "ffn"):
+                try:
+                    plain = read(model, inputs, through, "blocked")
+                except alti.UnsupportedModelError:
+                    continue
+                poison = torch.full((1 << 26,), torch.nan, device="cuda")  # what freed memory may hold
+                del poison
+                for (a, a_error), (b, b_error) in zip(plain, read(model, inputs, through, "auto"), strict=True):
+                    parts = [(getattr(a, name), getattr(b, name)) for name in Block.__slots__[:7]]
+                    off = [float((x - y).abs().max() / x.abs().max().clamp_min(1e-30)) for x, y in parts]
+                    off.append(float((a_error - b_error).abs().max()))
+                    worst, count = max(worst, *off), count + 1
+                    if not max(off) < 2e-6:
+                        sys.exit(f"{family} {dtype} {through=}: blocks are off by {off}: no numbers")
+    block = random_block(2, 12, 63, 768)
+    positions = comparing.spread(None, torch.Size((2, 63)), block.attn.device, 16)
+    for name in Block.__slots__[:7]:
+        for wrong in (1.01, torch.nan):
+            spoilt = replace(block, **{name: getattr(block, name) * wrong})
+            with patch.dict(os.environ, ALTI_KERNEL="blocked"):
+                expected = comparing.errors(spoilt, positions)
+            found = comparing.errors(spoilt, positions)
+            right = (
+                torch.allclose(found, expected, rtol=1e-3) if wrong == wrong else (found.isnan() | found.isinf()).all()
+            )
+            if not right or (found <= 1e-4).any():
+                sys.exit(f"a block with {name} times {wrong} is judged {found}, not {expected}: no numbers")
+    print(f"  {count} blocks of {len(tiny.CONFIGS)} families are off by at most {worst:.1e}; spoilt ones are told")
+
+
 def batch_of(batch: int, tokens: int, *, padding: int = 0) -> tuple[Inputs, Target]:
     ids = torch.randint(1000, 20000, (batch, tokens), device="cuda")
     mask = torch.ones_like(ids)
@@ -141,9 +191,6 @@ def check_graphs() -> None:
 
 def recorded_families() -> None:
     """Which families can be recorded: tiny models of the tests, with padding."""
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-    import tiny  # beside the tests, no package
-
     recorded, others = [], []
     for family in tiny.CONFIGS:
         model = tiny.build(family, dtype=torch.float32).cuda()
@@ -172,15 +219,15 @@ def device_milliseconds(function) -> float:
 
 def kernel_times() -> None:
     block = random_block(8, 12, 512, 768)
-    sizes, f = triton._operands(block.value, block.weight)
+    unit, f = triton._operands(block.value, block.weight)
     y, scale = block.output, block.scale
     turned = triton._turned(block.attn)
-    parts = triton._fused(*turned, f, y, scale, sizes)
+    parts = triton._fused(*turned, f, y, scale, unit)
     steps = {
         "vectors": lambda: triton._operands(block.value, block.weight),
         "attention turned": lambda: triton._turned(block.attn),
-        "fused core": lambda: triton._fused(*turned, f, y, scale, sizes),
-        "residual's entries, rows divided": lambda: triton._finished(block, f, y, block.residual, sizes, parts),
+        "fused core": lambda: triton._fused(*turned, f, y, scale, unit),
+        "residual's entries, rows divided": lambda: triton._finished(block, f, y, block.residual, unit, parts),
         "all of it": lambda: triton.contributions(block),
     }
     for name, step in steps.items():
@@ -239,7 +286,7 @@ def long_text() -> None:
 
 def main() -> None:
     print(torch.cuda.get_device_name(), "torch", torch.__version__)
-    for part in (check_kernel, check_graphs, recorded_families, kernel_times, complete, long_text):
+    for part in (check_kernel, check_blocks, check_graphs, recorded_families, kernel_times, complete, long_text):
         print(part.__name__)
         part()
     assert reference  # the definition that check_kernel compares with

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import alti
-from alti import affine, blocks, overhear
+from alti import affine, blocks, carrying, overhear
 from alti.families import Family, Site
 
 import tiny
@@ -110,7 +110,7 @@ POST_NORM = ["bert", "distilbert", "albert", "mpnet", "bart"]
 def test_forgotten_scale_is_caught(family, monkeypatch):
     norm = affine.norm
     monkeypatch.setattr(
-        blocks, "norm", lambda *args: replace(norm(*args), scale=torch.ones_like(norm(*args).scale)), raising=True
+        carrying, "norm", lambda *args: replace(norm(*args), scale=torch.ones_like(norm(*args).scale)), raising=True
     )
     assert_caught(family)
 
@@ -119,14 +119,14 @@ def test_forgotten_scale_is_caught(family, monkeypatch):
 def test_sample_deviation_instead_of_the_population_one_is_caught(family, monkeypatch):
     norm = affine.norm
     factor = ((tiny.WIDTH - 1) / tiny.WIDTH) ** 0.5
-    monkeypatch.setattr(blocks, "norm", lambda *args: replace(norm(*args), scale=norm(*args).scale * factor))
+    monkeypatch.setattr(carrying, "norm", lambda *args: replace(norm(*args), scale=norm(*args).scale * factor))
     assert_caught(family)
 
 
 @pytest.mark.parametrize("family", ["bert", "gemma2"])
 def test_a_norm_that_is_not_centred_as_the_model_does_is_caught(family, monkeypatch):
     norm = affine.norm
-    monkeypatch.setattr(blocks, "norm", lambda *args: replace(norm(*args), centred=not norm(*args).centred))
+    monkeypatch.setattr(carrying, "norm", lambda *args: replace(norm(*args), centred=not norm(*args).centred))
     assert_caught(family)
 
 

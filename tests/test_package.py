@@ -19,11 +19,12 @@ MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.name != "__main__
 
 RANKS = [  # a module imports only from earlier rows
     {"_errors"},
-    {"comparing", "families", "recording"},
+    {"families", "recording", "fused"},
     {"affine", "colours", "console", "structure", "words", "outputs", "data", "tables", "metrics.registry"},
     {"pieces"},
     {"terminal", "html", "latex"},  # views: attribution imports them when called
-    {"overhear"},
+    {"overhear", "carrying"},
+    {"comparing"},
     {"metrics.faithfulness", "metrics.robustness", "metrics.plausibility", "metrics.anisotropy"},
     {"metrics"},
     {"blocks"},

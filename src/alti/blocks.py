@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import signature
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +17,9 @@ from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from alti._errors import DecompositionError, UnsupportedModelError, UsageError
-from alti.affine import norm, projection
-from alti.comparing import limit_of, relative
+from alti.affine import projection
+from alti.carrying import Call, carried, fused_for
+from alti.comparing import errors, limit_of, relative, spread
 from alti.families import Site, Stack
 from alti.overhear import listens, overhearing, unheard
 from alti.recording import afterwards, capturing
@@ -51,8 +52,12 @@ class Block:
 
     def rebuilt(self) -> Tensor:  # [B, T, D]
         """y_i from its parts: Σ_j T_ij + bias_i, to be compared with `output`."""
-        mixed = (self.attn @ self.value).transpose(1, 2).flatten(2)  # [B, T, H·d]
-        return torch.addcmul(self.residual + self.bias, mixed @ self.weight.flatten(0, 1), self.scale[..., None])
+        return self.mixed().add_(self.residual)
+
+    def mixed(self) -> Tensor:  # [B, T, D]
+        """The same without the residual."""
+        heads = (self.attn @ self.value).transpose(1, 2).flatten(2)  # [B, T, H·d]
+        return torch.addcmul(self.bias, heads @ self.weight.flatten(0, 1), self.scale[..., None])
 
     def own_columns(self) -> Tensor:  # [B, T]
         if self.own is not None:
@@ -96,9 +101,9 @@ def check(model: nn.Module, inputs: Mapping[str, Any], *, through: Through = Non
 
     Above the limit of the model's dtype it raises DecompositionError, which names the block and the paths to look at.
     """
-    errors: list[float] = []
-    _walk(model, inputs, lambda _, error: errors.append(float(error)), through, None)
-    return errors
+    found: list[float] = []
+    _walk(model, inputs, lambda _, error: found.append(float(error.max())), through, None)
+    return found
 
 
 def _walk(model: nn.Module, inputs: Mapping[str, Any], report: Report, through: Through, compared: int | None) -> Any:
@@ -119,14 +124,6 @@ def _walk(model: nn.Module, inputs: Mapping[str, Any], report: Report, through: 
     return output
 
 
-class _Call(NamedTuple):
-    """A module that was called."""
-
-    module: nn.Module
-    input: Tensor
-    output: Tensor
-
-
 class _Reader:
     """Listens to one forward pass of one model and reports each block with its error."""
 
@@ -142,10 +139,12 @@ class _Reader:
         self.report, self.through, self.compared, self.count = report, through, compared, 0
         self.stacks = stacks_of(model)
         self.attention: tuple[Tensor, Tensor] | None = None  # overheard, and not yet part of a block
-        self.calls: dict[str, _Call] = {}  # of the site now being computed, by field of Site
+        self.calls: dict[str, Call] = {}  # of the site now being computed, by field of Site
         self.layer: nn.Module | None = None  # that runs now
         self.x = torch.empty(0)  # the residual of that site
         self.masks: dict[str, Tensor | None] = {}  # by name of the input; None where nothing is padded
+        self.samples: dict[Any, tuple[Tensor, Tensor]] = {}  # where blocks of a shape are compared
+        self.constants: dict[Any, Tensor] = {}
         self.pending: Block | None = None  # waits for the second norm
         self.verdicts: list[tuple[Tensor, float, Callable[..., DecompositionError], str]] = []
         if not self.stacks:
@@ -193,7 +192,7 @@ class _Reader:
             self.layer, self.x = layer, args[0] if args else kwargs["hidden_states"]
 
     def _keep(self, field: str, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        self.calls[field] = _Call(module, args[0], output)
+        self.calls[field] = Call(module, args[0], output)
 
     def receive(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return query, key, value
@@ -216,20 +215,21 @@ class _Reader:
             raise self._wrong(site, f"ends in a tensor of {[*total.shape]}, while the residual is {[*x.shape]}")
         total = total.reshape_as(x)  # OPT flattens the batch
         mask = self._mask(stack, x)
-        branch = self._branch(site, *attention, x)
-        block = replace(branch, residual=x.to(branch.output), output=total.to(branch.output), mask=mask)
+        dtype = self._dtype(site, x)
+        branch = self._branch(site, *attention, x, dtype)
+        block = replace(branch, residual=x.to(dtype=dtype), output=total.to(dtype=dtype), mask=mask)
         if site.norm:
-            block = _carried(block, self.calls["norm"])
-            error = self._error(block)
-        else:  # measured by the branch too, which can be small beside its residual
-            some = self._some(replace(branch, mask=mask))
-            rebuilt, sums = some.rebuilt(), self._some(block)
-            error = relative(rebuilt, some.output, some.mask)
-            whole = relative(rebuilt + sums.residual, sums.output, some.mask, (some.output, total.dtype))
-            error = torch.maximum(error, whole)
+            block = self._carried(block, self.calls["norm"])
+            error = errors(block, self._compared(block)[1])
+        else:
+            error = errors(block, self._compared(block)[1], (branch.output, total.dtype))
         if site.parallel:
             layer = output[0] if isinstance(output, tuple) else output
-            error = torch.maximum(error, relative(total + self.calls["parallel"].output, layer, mask))
+            at = self._compared(block)
+            sums = relative(
+                total[at] + self.calls["parallel"].output[at], layer[at], None if mask is None else mask[at]
+            )
+            error = torch.maximum(error, sums)
         norms = [call.module for field in ("norm", "branch_norm") if (call := self.calls.get(field))]
         self._judge(site, error, total.dtype, norms)
         self.x = output if site.norm else total  # the next site of this layer starts from here
@@ -254,9 +254,16 @@ class _Reader:
         attention, self.attention = self.attention, None
         return attention
 
-    def _branch(self, site: Site, probs: Tensor, value: Tensor, x: Tensor) -> Block:
+    def _dtype(self, site: Site, x: Tensor) -> torch.dtype | None:
+        """What a block's parts are computed in; None: whatever they are, for a norm that reads them so."""
+        wide = torch.promote_types(x.dtype, torch.float32)
+        plain = site.norm and type(self.calls["norm"].module) is nn.LayerNorm
+        raw = plain and not (site.branch_norm or site.branch_scale) and fused_for(x.device, wide)
+        return None if raw else wide
+
+    def _branch(self, site: Site, probs: Tensor, value: Tensor, x: Tensor, dtype: torch.dtype | None) -> Block:
         """The attention branch alone, as a block without a residual."""
-        out, dtype = self.calls["out"], torch.promote_types(x.dtype, torch.float32)
+        out, wide = self.calls["out"], torch.promote_types(x.dtype, torch.float32)
         with unheard():
             weight, bias = projection(out.module, out.input, dtype)
         _, heads, sources, width = value.shape
@@ -267,17 +274,17 @@ class _Reader:
                 f"{self.name} attends from {x.shape[1]} to {sources} tokens: pass the whole text, no past_key_values"
             )
         block = Block(
-            probs.to(dtype),
-            value.to(dtype),
+            probs.to(wide),
+            value.to(wide),
             weight.reshape(heads, width, -1),
-            torch.ones((), dtype=dtype, device=x.device).expand(x.shape[:2]),
-            torch.zeros((), dtype=dtype, device=x.device).expand(x.shape),
+            self._constant(1, wide, x.device).expand(x.shape[:2]),
+            self._constant(0, wide, x.device).expand(x.shape),
             bias.expand(x.shape),
-            out.output.to(dtype).reshape(x.shape),
+            out.output.to(dtype=dtype).reshape(x.shape),
             site.cross,
         )
         if site.branch_norm:
-            block = _carried(block, self.calls["branch_norm"])
+            block = self._carried(block, self.calls["branch_norm"])
         if site.branch_scale:
             factor = getattr(self.config, site.branch_scale)
             scaled = {name: getattr(block, name) * factor for name in ("weight", "bias", "output")}
@@ -295,29 +302,34 @@ class _Reader:
                 f"this {self.name} model computes its feed-forward layer in chunks: load it with "
                 "chunk_size_feed_forward=0"
             )
-        block, self.pending = _carried(self.pending, call), None
-        error = torch.maximum(self._error(block), relative(block.output, end, block.mask))
+        block, self.pending = self._carried(self.pending, call), None
+        at = self._compared(block)
+        error = errors(block, at[1])
+        if call.output.data_ptr() != end.data_ptr():
+            error = torch.maximum(
+                error, relative(block.output[at], end[at], None if block.mask is None else block.mask[at])
+            )
         self._judge(site, error, end.dtype, [call.module])
         self._report(block, error)
 
-    def _error(self, block: Block) -> Tensor:
-        some = self._some(block)
-        return relative(some.rebuilt(), some.output, some.mask)
+    def _carried(self, block: Block, call: Call) -> Block:
+        with unheard():  # the norm may be called
+            return carried(block, call)
 
-    def _some(self, block: Block) -> Block:
-        """The rows that are compared: all, or some spread evenly over each text, its last one among them."""
-        batch, targets = block.output.shape[:2]
-        if self.compared is None or batch * targets <= self.compared:
-            return block
-        count = max(1, self.compared // batch)
-        if block.mask is not None:
-            real = block.mask.cumsum(-1)  # [B, T]  how many there are up to here
-            wanted = real[:, -1:] * torch.arange(1, count + 1, device=real.device)  # [B, n]
-            return block.rows(torch.searchsorted(real, -(-wanted // count)))
-        step = -(-targets // count)
-        every = slice((targets - 1) % step, None, step)
-        some = {name: getattr(block, name)[:, every] for name in ("scale", "residual", "bias", "output")}
-        return replace(block, attn=block.attn[:, :, every], **some)  # only ever rebuilt: needs no `own`
+    def _constant(self, number: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+        key = number, dtype, device
+        if key not in self.constants:
+            self.constants[key] = torch.full((), number, dtype=dtype, device=device)
+        return self.constants[key]
+
+    def _compared(self, block: Block) -> tuple[Tensor, Tensor]:
+        """Where a block is compared: texts [B, 1] and positions [B, n]."""
+        shape, device = block.output.shape[:2], block.output.device
+        key = id(block.mask), shape, device
+        if key not in self.samples:
+            texts = torch.arange(len(block.output), device=device)[:, None]
+            self.samples[key] = texts, spread(block.mask, shape, device, self.compared)
+        return self.samples[key]
 
     def _mask(self, stack: Stack, x: Tensor) -> Tensor | None:
         decoder = self.config.is_encoder_decoder and any(site.cross for site in stack.sites)
@@ -340,10 +352,12 @@ class _Reader:
         if not self.verdicts:
             return
         verdicts, self.verdicts = self.verdicts, []
-        errors = torch.stack([error for error, *_ in verdicts])
+        counts = [error.numel() for error, *_ in verdicts]
+        found = torch.cat([error.flatten() for error, *_ in verdicts])
 
         def judge() -> None:
-            for error, (_, limit, wrong, half) in zip(errors.tolist(), verdicts, strict=True):
+            worst = [float(some.max()) for some in torch.split(found.cpu(), counts)]
+            for error, (_, limit, wrong, half) in zip(worst, verdicts, strict=True):
                 if not error <= limit:  # nan is wrong too
                     raise wrong(f"rebuilds the block with a relative error of {error:.1e}, above {limit:.0e}{half}")
 
@@ -370,23 +384,4 @@ def _wrong(family: str, block: int, site: Site, what: str) -> DecompositionError
     scale = f", branch_scale={site.branch_scale!r}" if site.branch_scale else ""
     return DecompositionError(
         f"{family} block {block}: its entry in alti.FAMILIES {what}; look at Site({parts}{scale})"
-    )
-
-
-def _carried(block: Block, call: _Call) -> Block:
-    """A block carried through a norm that read its output, or its output plus a feed-forward layer's."""
-    dtype, shape = block.output.dtype, block.output.shape
-    x, y = (tensor.to(dtype).reshape(shape) for tensor in (call.input, call.output))
-    with unheard():
-        through = norm(call.module, x, y)
-    scale = through.scale[..., None]
-    same = call.input.data_ptr() == block.output.data_ptr()  # else it was added to: a feed-forward layer
-    bias = block.bias[:1, :1] if same and block.bias.stride()[:2] == (0, 0) else block.bias + (x - block.output)
-    return replace(
-        block,
-        weight=through.linear(block.weight),
-        scale=block.scale * through.scale,
-        residual=through.linear(block.residual).mul_(scale),
-        bias=torch.addcmul(through.shift, through.linear(bias), scale),
-        output=y,
     )

@@ -1,9 +1,15 @@
 """How far a block that was rebuilt from its parts is from what the model computed, and how far it may be."""
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+
+from alti.carrying import fused_for
+
+if TYPE_CHECKING:
+    from alti.blocks import Block
 
 LIMITS = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 2e-2}
 FLOAT32_NORM_LIMIT = 1e-6  # for a float64 model whose norm computes in float32
@@ -16,17 +22,47 @@ def limit_of(dtype: torch.dtype, *, plain: bool) -> float:
     return limit if plain else max(limit, FLOAT32_NORM_LIMIT)
 
 
-def relative(
-    rebuilt: Tensor, real: Tensor, mask: Tensor | None, by: tuple[Tensor, torch.dtype] | None = None
-) -> Tensor:
-    """The worst position: max|Δ| / max|y|, padding left out.
+def rounding_of(dtype: torch.dtype) -> float:
+    """How small beside its sum a part may be before the rounding of that sum alone passes the limit."""
+    return 8 * torch.finfo(dtype).eps / LIMITS.get(dtype, 1.0)
 
-    `by` measures with a part of y instead, as far as the rounding of y in the model's dtype allows.
+
+def spread(mask: Tensor | None, shape: torch.Size, device: torch.device, count: int | None) -> Tensor:
+    """Positions spread evenly over each text, its last one among them; `count` in all, or every one: [B, n]."""
+    batch, targets = shape
+    if count is None or batch * targets <= count:
+        return torch.arange(targets, device=device).expand(batch, -1)
+    count = max(1, count // batch)
+    if mask is None:
+        step = -(-targets // count)
+        return torch.arange((targets - 1) % step, targets, step, device=device).expand(batch, -1)
+    real = mask.cumsum(-1)  # [B, T]  how many there are up to here
+    wanted = real[:, -1:] * torch.arange(1, count + 1, device=device)  # [B, n]
+    return torch.searchsorted(real, -(-wanted // count))
+
+
+def errors(block: "Block", positions: Tensor, branch: tuple[Tensor, torch.dtype] | None = None) -> Tensor:
+    """max|Δ| / max|y| at some positions, 0 at padding: [B, n].
+
+    A branch that is added to its residual and no more can be small beside it. Given what it computed, and the dtype
+    that the model rounds in, it is compared alone too, and the sum as far as that rounding allows.
     """
-    size = _largest(real.to(rebuilt))
-    if by is not None:
-        part, dtype = by
-        rounding = 8 * torch.finfo(dtype).eps / LIMITS.get(dtype, 1.0)
-        size = torch.minimum(size, _largest(part).maximum(rounding * size))
-    error: Tensor = _largest(rebuilt - real) / size.clamp_min(torch.finfo(rebuilt.dtype).tiny)
-    return error.max() if mask is None else error.where(mask, 0).max()
+    rounding = 0.0 if branch is None else rounding_of(branch[1])
+    if fused := fused_for(block.attn.device, block.attn.dtype):
+        found: Tensor = fused.errors(block, positions, None if branch is None else branch[0], rounding)
+        return found
+    some = block.rows(positions)
+    if branch is None:
+        return relative(some.rebuilt(), some.output, some.mask)
+    at = torch.arange(len(positions), device=positions.device)[:, None], positions
+    own, mixed, size = branch[0][at], some.mixed(), _largest(some.output)
+    size = torch.minimum(size, _largest(own).maximum(rounding * size))
+    whole = relative(mixed + some.residual, some.output, some.mask, size)
+    return torch.maximum(relative(mixed, own, some.mask), whole)
+
+
+def relative(found: Tensor, real: Tensor, mask: Tensor | None, size: Tensor | None = None) -> Tensor:
+    """max|Δ| / max|y| of vectors [B, n, D], 0 at padding: [B, n]; `size` stands in for max|y|."""
+    size = _largest(real.to(found)) if size is None else size
+    error: Tensor = _largest(found - real) / size.clamp_min(torch.finfo(found.dtype).tiny)
+    return error if mask is None else error.where(mask, 0)

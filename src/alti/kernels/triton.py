@@ -2,9 +2,9 @@
 
 One program of `_kernel` owns BI target rows and a slice of the width, two halves of BD, holds that part of u in
 registers and goes through BJ source tokens: u minus the rows' attention [BI, H] times the source's vectors [H, BD] in
-one tensor-core step a half, then its absolute values summed and taken from those of u. Tiles without any attention
-(causal, padding, windows) are skipped. `_turn` and `_vectors` lay its operands out; `_finish` adds up the slices,
-computes the entries that the residual is part of, and divides the rows.
+one tensor-core step a half, then its absolute values summed and taken from those of u. Sources before the first and
+after the last tile with any attention (causal, padding, windows) are skipped. `_turn`, `_largest` and `_vectors` lay
+its operands out; `_finish` adds up the slices, computes the entries that the residual is part of, and divides the rows.
 
 Attention and vectors enter the tensor cores as float16, scaled so that they cannot overflow; sums are float32, and
 short: a difference is taken per slice, so that no two large sums are subtracted.
@@ -14,26 +14,48 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.linalg import vector_norm
 
 from alti.blocks import Block
 
 BI, BD, STAGES = 64, 64, 3
-BJ, FEW = {True: 64, False: 128}, 1024  # by whether there would be few programs
+BJ, SHORT, FEW = (32, 64, 128), 128, 1024  # for short texts, for few programs, and else
 # Two warps, since four take Hopper's instruction for warp groups, which writes over u: a copy of it for every source.
 # But that one reads its operands from shared memory, and more than 32 heads fill the registers.
 WARPS = {True: 4, False: 2}
 TI, TJ = 16, 32  # tile of _turn
 VS, VD = 64, 128  # tile of _vectors
+LK, SHARES = 32, 512  # rows of a tile of _largest, and how many programs share the tiles
 FI, FJ, FD = 16, 64, 128  # tiles of _finish
 LARGEST: tl.constexpr = tl.constexpr(2.0**15)  # of a float16, nearly
 
 
 @triton.jit
-def _unit(sizes_ptr, D):
+def _largest(v_ptr, w_ptr, out_ptr, B, H, S, K, D, d, v_b, v_h, v_s, v_d, w_k, w_o, VS: tl.constexpr,
+             WIDTH: tl.constexpr, LK: tl.constexpr, VD: tl.constexpr):  # fmt: skip
+    """value [B, H, S, d], weight [K, D] -> max|v| and max|W| of every program's share of tiles: out [2, programs]."""
+    share, shares, k = tl.program_id(0), tl.num_programs(0), tl.arange(0, WIDTH)[None, :]
+    tiles = tl.cdiv(S, VS)
+    most = tl.zeros([VS, WIDTH], dtype=tl.float32)
+    for tile in range(share, B * H * tiles, shares):
+        b, h, s = (tile // tiles // H).to(tl.int64), tile // tiles % H, tile % tiles * VS + tl.arange(0, VS)[:, None]
+        v_at = v_ptr + b * v_b + h * v_h + s.to(tl.int64) * v_s + k * v_d
+        most = tl.maximum(most, tl.abs(tl.load(v_at, mask=(s < S) & (k < d), other=0.0)))
+    tl.store(out_ptr + share, tl.max(tl.max(most, 1), 0))
+    tiles = tl.cdiv(D, VD)
+    most = tl.zeros([LK, VD], dtype=tl.float32)
+    for tile in range(share, tl.cdiv(K, LK) * tiles, shares):
+        i, o = tile // tiles * LK + tl.arange(0, LK)[:, None], tile % tiles * VD + tl.arange(0, VD)[None, :]
+        w_at = w_ptr + i.to(tl.int64) * w_k + o * w_o
+        most = tl.maximum(most, tl.abs(tl.load(w_at, mask=(i < K) & (o < D), other=0.0)))
+    tl.store(out_ptr + shares + share, tl.max(tl.max(most, 1), 0))
+
+
+@triton.jit
+def _unit(sizes_ptr, D, SHARES: tl.constexpr):
     """A power of two that f = v W and v are divided by: |f| ≤ D · max|v| · max|W|, so neither overflows a float16."""
-    bound = tl.load(sizes_ptr) * tl.maximum(D * tl.load(sizes_ptr + 1), 1.0) / LARGEST
-    return tl.exp2(tl.ceil(tl.log2(tl.maximum(bound, 1e-30))))
+    share = tl.arange(0, SHARES)
+    v, w = tl.max(tl.load(sizes_ptr + share), 0), tl.max(tl.load(sizes_ptr + SHARES + share), 0)
+    return tl.exp2(tl.ceil(tl.log2(tl.maximum(v * tl.maximum(D * w, 1.0) / LARGEST, 1e-30))))
 
 
 @triton.jit
@@ -51,9 +73,12 @@ def _turn(a_ptr, out_ptr, some_ptr, H, T, S, a_b, a_h, a_t, a_s, PADDED: tl.cons
 
 
 @triton.jit
-def _vectors(v_ptr, w_ptr, sizes_ptr, out_ptr, B, S, D, d, v_b, v_h, v_s, v_d, w_h, w_d, w_o, VS: tl.constexpr,
-             VD: tl.constexpr, WIDTH: tl.constexpr):  # fmt: skip
-    """value [B, H, S, d], weight [H, d, D] -> f [H, B, S, D] in float16, divided by _unit."""
+def _vectors(v_ptr, w_ptr, sizes_ptr, unit_ptr, out_ptr, B, S, D, d, v_b, v_h, v_s, v_d, w_h, w_d, w_o,
+             VS: tl.constexpr, VD: tl.constexpr, WIDTH: tl.constexpr, SHARES: tl.constexpr):  # fmt: skip
+    """value [B, H, S, d], weight [H, d, D] -> f [H, B, S, D] in float16, divided by _unit, which is kept."""
+    unit = _unit(sizes_ptr, D, SHARES)
+    if (tl.program_id(0) == 0) & (tl.program_id(1) == 0) & (tl.program_id(2) == 0):
+        tl.store(unit_ptr, unit)
     slices = tl.cdiv(D, VD)
     part, tile = tl.program_id(0) % slices, tl.program_id(0) // slices
     b, h = tl.program_id(1).to(tl.int64), tl.program_id(2).to(tl.int64)
@@ -63,7 +88,7 @@ def _vectors(v_ptr, w_ptr, sizes_ptr, out_ptr, B, S, D, d, v_b, v_h, v_s, v_d, w
     v = tl.load(v_ptr + b * v_b + h * v_h + s[:, None] * v_s + k[None, :] * v_d, mask=inside, other=0.0)
     w_in = (k < d)[:, None] & (o < D)[None, :]
     w = tl.load(w_ptr + h * w_h + k[:, None] * w_d + o[None, :] * w_o, mask=w_in, other=0.0)
-    f = tl.dot((v / _unit(sizes_ptr, D)).to(tl.float16), w.to(tl.float16))
+    f = tl.dot((v / unit).to(tl.float16), w.to(tl.float16))
     tl.store(
         out_ptr + ((h * B + b) * S + s[:, None]) * D + o[None, :], f.to(tl.float16),
         mask=(s < S)[:, None] & (o < D)[None, :],
@@ -87,7 +112,7 @@ def _distance(a, f_left, f_right, u_left, u_right):
 
 @triton.jit
 def _kernel(
-    a_ptr, f_ptr, y_ptr, scale_ptr, sizes_ptr, out_ptr, some_ptr, B, T, S, D, y_b, y_t, s_b, s_t,
+    a_ptr, f_ptr, y_ptr, scale_ptr, unit_ptr, out_ptr, some_ptr, B, T, S, D, y_b, y_t, s_b, s_t,
     HEADS: tl.constexpr, PADDED: tl.constexpr, BI: tl.constexpr, BJ: tl.constexpr, BD: tl.constexpr,
     TI: tl.constexpr, TJ: tl.constexpr,
 ):  # fmt: skip
@@ -105,43 +130,46 @@ def _kernel(
     some = tl.load(
         some_ptr + (b * across + turned_j) * down + turned_i, mask=(turned_j < across) & (turned_i < down), other=0
     )
-    if tl.max(tl.max(some, 1), 0) > 0:
+    held, tiles = tl.max(some, 1) > 0, tl.arange(0, BJ // TJ)
+    first = j0 + tl.min(tl.where(held, tiles, BJ // TJ), 0) * TJ
+    last = tl.minimum(j0 + tl.max(tl.where(held, tiles + 1, 0), 0) * TJ, j1)
+    j = j0 + tl.arange(0, BJ)
+    outside = ((j < first) | (j >= last)) & (j < j1)
+    none_at = out_row[None, :] + (j - j0)[:, None].to(tl.int64) * T
+    tl.store(none_at, tl.zeros([BJ, BI], dtype=tl.float32), mask=outside[:, None] & rows[None, :])
+    if first < last:
         left, right = (d < D)[None, :], (d + BD < D)[None, :]
         y_at = y_ptr + b * y_b + i[:, None].to(tl.int64) * y_t + d[None, :]
-        scale = tl.load(scale_ptr + b * s_b + i * s_t, mask=rows, other=1.0)[:, None] * _unit(sizes_ptr, D)
+        scale = tl.load(scale_ptr + b * s_b + i * s_t, mask=rows, other=1.0)[:, None] * tl.load(unit_ptr)
         u_left = tl.load(y_at, mask=rows[:, None] & left, other=0.0) / scale
         u_right = tl.load(y_at + BD, mask=rows[:, None] & right, other=0.0) / scale
-        a_row = a_ptr + ((b * S + j0) * T + i[:, None]) * PADDED + h[None, :]
-        f_row = f_ptr + ((h[:, None].to(tl.int64) * B + b) * S + j0) * D + d[None, :]
+        out_row += (first - j0) * T
+        a_row = a_ptr + ((b * S + first) * T + i[:, None]) * PADDED + h[None, :]
+        f_row = f_ptr + ((h[:, None].to(tl.int64) * B + b) * S + first) * D + d[None, :]
         left, right = (h < HEADS)[:, None] & left, (h < HEADS)[:, None] & right
         # Σ|u| in the very order of Σ|u − t|, so that no attention gives 0 exactly: a product with what is not loaded
         none = tl.load(a_row, mask=rows[:, None] & (T < 0), other=0.0)
         f_left, f_right = tl.load(f_row, mask=left, other=0.0), tl.load(f_row + BD, mask=right, other=0.0)
         whole = _distance(none, f_left, f_right, u_left, u_right)
-        for _ in range(j0, j1):
+        for _ in range(first, last):
             a = tl.load(a_row, mask=rows[:, None], other=0.0)
             f_left, f_right = tl.load(f_row, mask=left, other=0.0), tl.load(f_row + BD, mask=right, other=0.0)
             tl.store(out_row, whole - _distance(a, f_left, f_right, u_left, u_right), mask=rows)
             a_row += T * PADDED
             f_row += D
             out_row += T
-    else:
-        for _ in range(j0, j1):
-            tl.store(out_row, tl.zeros([BI], dtype=tl.float32), mask=rows)
-            out_row += T
 
 
 @triton.jit
 def _finish(
-    part_ptr, attn_ptr, f_ptr, y_ptr, r_ptr, scale_ptr, sizes_ptr, own_ptr, mask_ptr, out_ptr, B, T, S, D,
+    part_ptr, attn_ptr, f_ptr, y_ptr, r_ptr, scale_ptr, unit_ptr, own_ptr, mask_ptr, out_ptr, B, T, S, D,
     a_b, a_h, a_t, a_s, y_b, y_t, r_b, r_t, s_b, s_t, o_b, o_t, m_b, m_t, HEADS: tl.constexpr, SLICES: tl.constexpr,
     OWN: tl.constexpr, MASKED: tl.constexpr, FI: tl.constexpr, FJ: tl.constexpr, FD: tl.constexpr,
 ):  # fmt: skip
     """part [slices, B, S, T] -> out [B, S, T] (S + 1 where the residual is behind): rows i that sum to 1."""
     b, i = tl.program_id(1).to(tl.int64), (tl.program_id(0) * FI + tl.arange(0, FI)).to(tl.int64)
     rows = i < T
-    unit = _unit(sizes_ptr, D)
-    scale = tl.load(scale_ptr + b * s_b + i * s_t, mask=rows, other=1.0) * unit
+    scale = tl.load(scale_ptr + b * s_b + i * s_t, mask=rows, other=1.0) * tl.load(unit_ptr)
     column = i
     if OWN == "given":
         column = tl.load(own_ptr + b * o_b + i * o_t, mask=rows, other=0)
@@ -193,24 +221,27 @@ def _finish(
 def contributions(block: Block) -> Tensor:
     """ALTI's map of a block: `alti.contributions` with p = 1, from its parts to the divided rows."""
     with torch.cuda.device(block.attn.device):
-        sizes, f = _operands(block.value, block.weight)
+        unit, f = _operands(block.value, block.weight)
         y, r = (x if x.stride(-1) == 1 else x.contiguous() for x in (block.output, block.residual))
-        return _finished(block, f, y, r, sizes, _fused(*_turned(block.attn), f, y, block.scale, sizes))
+        return _finished(block, f, y, r, unit, _fused(*_turned(block.attn), f, y, block.scale, unit))
 
 
 def _operands(value: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """max|v| and max|W|, and f [H, B, S, D]."""
+    """What vectors are divided by, and f [H, B, S, D]."""
     batch, heads, sources, width = value.shape
-    out = weight.shape[-1]
-    sizes = torch.empty(2, dtype=torch.float32, device=value.device)
-    vector_norm(value, torch.inf, out=sizes[0])
-    vector_norm(weight, torch.inf, out=sizes[1])
+    out, padded, flat = weight.shape[-1], max(16, triton.next_power_of_2(width)), weight.flatten(0, 1)
+    sizes = torch.empty(2 * SHARES + 1, dtype=torch.float32, device=value.device)
+    unit = sizes[-1:]
+    _largest[SHARES,](
+        value, flat, sizes, batch, heads, sources, len(flat), out, width, *value.stride(), *flat.stride(), VS, padded,
+        LK, VD, num_warps=4,
+    )  # fmt: skip
     f = torch.empty(heads, batch, sources, out, dtype=torch.float16, device=value.device)
     _vectors[triton.cdiv(out, VD) * triton.cdiv(sources, VS), batch, heads](
-        value, weight, sizes, f, batch, sources, out, width, *value.stride(), *weight.stride(), VS, VD,
-        max(16, triton.next_power_of_2(width)), num_warps=4,
+        value, weight, sizes, unit, f, batch, sources, out, width, *value.stride(), *weight.stride(), VS, VD, padded,
+        SHARES, num_warps=4,
     )  # fmt: skip
-    return sizes, f
+    return unit, f
 
 
 def _turned(attn: Tensor) -> tuple[Tensor, Tensor]:
@@ -223,21 +254,22 @@ def _turned(attn: Tensor) -> tuple[Tensor, Tensor]:
     return a, some
 
 
-def _fused(a: Tensor, some: Tensor, f: Tensor, y: Tensor, scale: Tensor, sizes: Tensor) -> Tensor:
+def _fused(a: Tensor, some: Tensor, f: Tensor, y: Tensor, scale: Tensor, unit: Tensor) -> Tensor:
     """Attention alone, a part of the width each: [slices, B, S, T]."""
     batch, sources, targets, padded = a.shape
     slices = triton.cdiv(f.shape[-1], 2 * BD)
     out = torch.empty(slices, batch, sources, targets, dtype=torch.float32, device=y.device)
     tiles = slices * triton.cdiv(targets, BI)
-    bj = BJ[batch * tiles * triton.cdiv(sources, BJ[False]) < FEW]
+    few = batch * tiles * triton.cdiv(sources, BJ[-1]) < FEW
+    bj = BJ[0] if sources <= SHORT else BJ[1] if few else BJ[2]
     _kernel[tiles, triton.cdiv(sources, bj), batch](
-        a, f, y, scale, sizes, out, some, batch, targets, sources, f.shape[-1], *y.stride()[:2], *scale.stride(),
+        a, f, y, scale, unit, out, some, batch, targets, sources, f.shape[-1], *y.stride()[:2], *scale.stride(),
         len(f), padded, BI, bj, BD, TI, TJ, num_warps=WARPS[padded > 32], num_stages=STAGES,
     )  # fmt: skip
     return out
 
 
-def _finished(block: Block, f: Tensor, y: Tensor, r: Tensor, sizes: Tensor, parts: Tensor) -> Tensor:
+def _finished(block: Block, f: Tensor, y: Tensor, r: Tensor, unit: Tensor, parts: Tensor) -> Tensor:
     """The map [B, T, S], with one column more for cross-attention."""
     slices, batch, sources, targets = parts.shape
     out = torch.empty(batch, sources + block.cross, targets, dtype=torch.float32, device=y.device)
@@ -245,7 +277,7 @@ def _finished(block: Block, f: Tensor, y: Tensor, r: Tensor, sizes: Tensor, part
     columns = block.scale if block.own is None else block.own
     mask = block.scale if block.mask is None else block.mask
     _finish[triton.cdiv(targets, FI), batch](
-        parts, block.attn, f, y, r, block.scale, sizes, columns, mask, out, batch, targets, sources, f.shape[-1],
+        parts, block.attn, f, y, r, block.scale, unit, columns, mask, out, batch, targets, sources, f.shape[-1],
         *block.attn.stride(), *y.stride()[:2], *r.stride()[:2], *block.scale.stride(), *columns.stride(),
         *mask.stride(), len(f), slices, own, block.mask is not None, FI, FJ, FD, num_warps=4,
     )  # fmt: skip

@@ -1,0 +1,111 @@
+"""How blocks are handed to `alti.fused`, with a stand-in for it; on a GPU `benchmarks/gpu.py` compares the real one."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+import alti
+from alti import blocks, carrying, comparing
+from alti.carrying import Call, fused_for
+
+import tiny
+
+PARTS = ("attn", "value", "weight", "scale", "residual", "bias", "output")
+
+
+def read(model, inputs, through=None):
+    found = []
+    blocks._walk(model, inputs, lambda *block: found.append(block), through, blocks.COMPARED)
+    return found
+
+
+@pytest.fixture
+def standing_in(monkeypatch):
+    """The plain definitions in place of `alti.fused`, as it gets its arguments; returns what it was asked."""
+    asked = []
+
+    def plain(definition, *args):
+        with monkeypatch.context() as patch:
+            for module in (carrying, comparing):
+                patch.setattr(module, "fused_for", lambda device, dtype: None)
+            return definition(*args)
+
+    def carried(block, module, x, y, *, added):
+        asked.append(("carried", block.weight.dtype, added))
+        assert added == (x.data_ptr() != block.output.data_ptr())
+        wide = {name: getattr(block, name).float() for name in PARTS}
+        if not added:
+            x = wide["output"]
+        return plain(carrying.carried, replace(block, **wide), Call(module, x, y))
+
+    def errors(block, positions, branch, rounding):
+        asked.append(("errors", branch is not None, rounding))
+        dtype = next((dtype for dtype in comparing.LIMITS if rounding == comparing.rounding_of(dtype)), None)
+        assert (dtype is None) == (branch is None)
+        return plain(comparing.errors, block, positions, None if branch is None else (branch, dtype))
+
+    module = SimpleNamespace(carried=carried, errors=errors)
+    for user in (carrying, comparing, blocks):
+        monkeypatch.setattr(user, "fused_for", lambda device, dtype: module if dtype == torch.float32 else None)
+    return asked
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("family", ["bert", "distilbert", "deberta-v2", "gpt2", "gpt_neox", "llama", "granite", "bart"])
+def test_blocks_are_the_same(family, dtype, standing_in, monkeypatch):
+    model = tiny.build(family, dtype=dtype)
+    inputs = tiny.inputs(model)
+    found = read(model, inputs)
+    used = list(standing_in)
+    for user in (carrying, comparing, blocks):
+        monkeypatch.setattr(user, "fused_for", fused_for)
+    for (block, error), (plain, plain_error) in zip(found, read(model, inputs), strict=True):
+        for name in PARTS:
+            assert getattr(block, name).dtype == torch.float32
+            torch.testing.assert_close(getattr(block, name), getattr(plain, name), rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(error, plain_error, rtol=1e-2, atol=1e-6)
+    assert sum(call[0] == "errors" for call in used) == len(found)
+    post_norm = family in ("bert", "distilbert", "deberta-v2", "bart")
+    # a plain norm reads the model's own numbers, so nothing has to be made float32 before
+    assert {call for call in used if call[0] == "carried"} == ({("carried", dtype, False)} if post_norm else set())
+
+
+def test_through_the_second_norm(standing_in):
+    model = tiny.build("bert", dtype=torch.bfloat16)
+    found = read(model, tiny.inputs(model), "ffn")
+    carried = [call[1:] for call in standing_in if call[0] == "carried"]
+    assert carried == [(torch.bfloat16, False), (torch.float32, True)] * len(found)
+
+
+def test_a_wrong_block_is_told(standing_in, monkeypatch):
+    model = tiny.build("bert", dtype=torch.float32)
+    real = blocks.projection
+    monkeypatch.setattr(blocks, "projection", lambda *args: (real(*args)[0] * 1.01, real(*args)[1]))
+    with pytest.raises(alti.DecompositionError, match="relative error of"):
+        alti.walk(model, tiny.inputs(model), lambda block: None)
+    assert standing_in
+
+
+def test_where_it_is_used(monkeypatch):
+    module = SimpleNamespace()
+    monkeypatch.setattr(carrying, "_fused", lambda: module)
+    gpu, cpu = torch.device("cuda"), torch.device("cpu")
+    assert fused_for(gpu, torch.float32) is module
+    assert fused_for(gpu, torch.float64) is None
+    assert fused_for(cpu, torch.float32) is None
+    monkeypatch.setenv("ALTI_KERNEL", "blocked")
+    assert fused_for(gpu, torch.float32) is None
+    monkeypatch.setenv("ALTI_KERNEL", "triton")
+    assert fused_for(gpu, torch.float32) is module
+
+
+def test_without_triton_the_plain_definitions_are_used(monkeypatch):
+    def broken(name):
+        raise ImportError("No module named 'triton'")
+
+    monkeypatch.setattr(carrying, "import_module", broken)
+    carrying._fused.cache_clear()
+    assert fused_for(torch.device("cuda"), torch.float32) is None
+    carrying._fused.cache_clear()
