@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import alti
-from alti import blocks, carrying, comparing
+from alti import blocks, carrying, comparing, kernels
 from alti.carrying import Call, fused_for
 
 import tiny
@@ -89,8 +89,9 @@ def test_a_wrong_block_is_told(standing_in, monkeypatch):
 
 
 def test_where_it_is_used(monkeypatch):
-    module = SimpleNamespace()
-    monkeypatch.setattr(carrying, "_fused", lambda: module)
+    module, works = SimpleNamespace(), {"triton": True}
+    monkeypatch.setattr(carrying, "import_module", {"alti.fused": module}.__getitem__)
+    monkeypatch.setattr(carrying, "works", works.__getitem__)
     gpu, cpu = torch.device("cuda"), torch.device("cpu")
     assert fused_for(gpu, torch.float32) is module
     assert fused_for(gpu, torch.float64) is None
@@ -99,13 +100,17 @@ def test_where_it_is_used(monkeypatch):
     assert fused_for(gpu, torch.float32) is None
     monkeypatch.setenv("ALTI_KERNEL", "triton")
     assert fused_for(gpu, torch.float32) is module
+    works["triton"] = False
+    assert fused_for(gpu, torch.float32) is None
 
 
-def test_without_triton_the_plain_definitions_are_used(monkeypatch):
-    def broken(name):
-        raise ImportError("No module named 'triton'")
+def test_a_machine_where_triton_starts_no_kernel_is_told_once(monkeypatch):
+    def ready():
+        raise RuntimeError("Failed to find C compiler.")
 
-    monkeypatch.setattr(carrying, "import_module", broken)
-    carrying._fused.cache_clear()
+    monkeypatch.setattr(kernels, "import_module", lambda name: SimpleNamespace(ready=ready))
+    kernels.works.cache_clear()
+    with pytest.warns(UserWarning, match=r"triton kernel does not work here \(Failed to find C compiler"):
+        assert fused_for(torch.device("cuda"), torch.float32) is None
     assert fused_for(torch.device("cuda"), torch.float32) is None
-    carrying._fused.cache_clear()
+    kernels.works.cache_clear()

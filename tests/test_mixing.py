@@ -343,7 +343,7 @@ def test_numba_leaves_torchs_threads_alone(monkeypatch):
 
 def test_without_numba_another_kernel_is_used_and_that_is_said_once(monkeypatch):
     monkeypatch.setitem(sys.modules, "alti.kernels.numba", None)  # as if it could not be imported
-    alti.kernels._works.cache_clear()
+    alti.kernels.works.cache_clear()
     block = random_block()
     try:
         with pytest.warns(UserWarning, match="the numba kernel does not work here .*: using a slower one"):
@@ -352,7 +352,7 @@ def test_without_numba_another_kernel_is_used_and_that_is_said_once(monkeypatch)
         with pytest.raises(ImportError):
             alti.contributions(block, kernel="numba")
     finally:
-        alti.kernels._works.cache_clear()
+        alti.kernels.works.cache_clear()
 
 
 @pytest.mark.parametrize("family", ["bart", "t5"])

@@ -67,13 +67,19 @@ class Block:
     def rows(self, positions: Tensor) -> "Block":  # [B, n]
         """The same block for some of its target rows: `contributions` of it are these rows of the whole."""
         at = torch.arange(len(positions), device=positions.device)[:, None], positions
-        fields = ("scale", "residual", "bias", "output")
+
+        def some(x: Tensor) -> Tensor:
+            return x.index_select(1, positions[0]) if len(x) == 1 else x[at]  # of one text faster
+
         return replace(
             self,
-            attn=self.attn.transpose(1, 2)[at].transpose(1, 2),
-            mask=None if self.mask is None else self.mask[at],
-            own=self.own_columns()[at],
-            **{field: getattr(self, field)[at] for field in fields},
+            attn=some(self.attn.transpose(1, 2)).transpose(1, 2),
+            mask=None if self.mask is None else some(self.mask),
+            own=some(self.own_columns()),
+            scale=some(self.scale),
+            residual=some(self.residual),
+            bias=some(self.bias),
+            output=some(self.output),
         )
 
 

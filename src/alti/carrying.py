@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import replace
-from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from alti.affine import norm
+from alti.kernels import works
 
 if TYPE_CHECKING:
     from alti.blocks import Block
@@ -52,13 +52,6 @@ def _same(block: "Block", call: Call) -> bool:
 
 def fused_for(device: torch.device, dtype: torch.dtype) -> ModuleType | None:
     """What carries and compares blocks in a few launches, where that can be used."""
-    wanted = os.environ.get("ALTI_KERNEL", "auto") in ("auto", "triton")
-    return _fused() if wanted and device.type == "cuda" and dtype == torch.float32 else None
-
-
-@cache
-def _fused() -> ModuleType | None:
-    try:
-        return import_module("alti.fused")
-    except Exception:  # Triton is not installed or of no use here, which the kernels say
-        return None
+    wanted = device.type == "cuda" and dtype == torch.float32
+    wanted = wanted and os.environ.get("ALTI_KERNEL", "auto") in ("auto", "triton")
+    return import_module("alti.fused") if wanted and works("triton") else None

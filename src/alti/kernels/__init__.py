@@ -3,6 +3,7 @@
 proximity(block, p)  -> [B, T, S]   ‖y_i‖ − ‖y_i − T_ij‖ in the ℓp norm, up to a positive factor per row
 contributions(block) -> [B, T, S]   the positive part of that, for p = 1, with its rows divided
 lengths(block)       -> [B, T, S]   ‖T_ij‖₂
+ready()                             raises where it cannot be used, if importing it does not tell
 
 (S + 1 columns for cross-attention: the residual is the last one.) `reference` is the definition; every other kernel is
 tested against it.
@@ -46,7 +47,7 @@ def pick(name: str, task: str, device: str, dtype: torch.dtype) -> ModuleType:
     wanted = os.environ.get("ALTI_KERNEL", "auto") if name == "auto" else name
     able = [key for key, kernel in KERNELS.items() if kernel.can(task, device, dtype)]
     if wanted == "auto":
-        wanted = next(key for key in able if _works(key))
+        wanted = next(key for key in able if works(key))
     if wanted not in able:
         where = "kernel" if wanted == name else "the environment variable ALTI_KERNEL"
         kind = str(dtype).removeprefix("torch.")
@@ -56,10 +57,11 @@ def pick(name: str, task: str, device: str, dtype: torch.dtype) -> ModuleType:
 
 
 @cache
-def _works(name: str) -> bool:
+def works(name: str) -> bool:
     """Whether a kernel can be used on this machine; if not, that is said once."""
     try:
-        import_module(f"alti.kernels.{name}")
+        module = import_module(f"alti.kernels.{name}")
+        getattr(module, "ready", lambda: None)()
     except Exception as error:  # not installed, or of no use on this processor
         warnings.warn(f"the {name} kernel does not work here ({error}): using a slower one", stacklevel=2)
         return False

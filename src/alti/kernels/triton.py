@@ -218,6 +218,19 @@ def _finish(
         tl.store(at, tl.where(real[None, :], c, 0.0), mask=inside)
 
 
+@triton.jit
+def _touch(ptr):
+    tl.store(ptr, 1.0)
+
+
+def ready() -> None:
+    """Raise where Triton is installed but cannot compile or start a kernel: no C compiler, say, or an old GPU."""
+    touched = torch.zeros(1, device="cuda")
+    _touch[1,](touched)
+    if touched.item() != 1:
+        raise RuntimeError("a first kernel did nothing")
+
+
 def contributions(block: Block) -> Tensor:
     """ALTI's map of a block: `alti.contributions` with p = 1, from its parts to the divided rows."""
     with torch.cuda.device(block.attn.device):
