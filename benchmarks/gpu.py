@@ -46,18 +46,21 @@ def random_block(
     return Block(*parts, block.bias, block.rebuilt())
 
 
-def milliseconds(function, rounds: int = 20) -> float:
+def milliseconds(*functions, rounds: int = 20) -> list[float]:
+    """Medians; the functions take turns, since Python's speed changes from second to second."""
     for _ in range(3):
-        function()
-    times = []
+        for function in functions:
+            function()
+    times: list[list[float]] = [[] for _ in functions]
     for _ in range(rounds):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        function()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(start.elapsed_time(end))
-    return statistics.median(times)
+        for function, found in zip(functions, times, strict=True):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            function()
+            end.record()
+            torch.cuda.synchronize()
+            found.append(start.elapsed_time(end))
+    return [statistics.median(found) for found in times]
 
 
 def double(block: Block) -> Block:
@@ -236,11 +239,11 @@ def kernel_times() -> None:
     print(f"  8 x 512, causal: {device_milliseconds(lambda: triton.contributions(causal)):.3f} ms a layer")
     print(f"  1 x 512: {device_milliseconds(lambda: triton.contributions(one)):.3f} ms a layer")
     x = torch.randn(8 * 512 * 512 * 16, device="cuda")
-    bandwidth = 8 * x.numel() / milliseconds(lambda: x.abs_()) / 1e6
+    bandwidth = 8 * x.numel() / milliseconds(lambda: x.abs_())[0] / 1e6
     terms = 8 * 512**2 * 768
     rate = torch.cuda.get_device_properties(0).multi_processor_count * 128 * 1.98e9
     half = torch.randn(8192, 8192, device="cuda", dtype=torch.float16)
-    tensor = 2 * 8192**3 / milliseconds(lambda: half @ half) / 1e9  # TFLOP/s
+    tensor = 2 * 8192**3 / milliseconds(lambda: half @ half)[0] / 1e9  # TFLOP/s
     print(f"  floor: {terms / rate * 1e3:.3f} ms for a float32 addition a term at {rate / 1e12:.1f} T/s, ")
     print(f"  {2 * 16 * terms / tensor / 1e9:.3f} ms for 16 heads' products at {tensor:.0f} TFLOP/s")
     print(f"  bandwidth {bandwidth:.0f} GB/s")
@@ -266,9 +269,11 @@ def complete() -> None:
                     with torch.no_grad():
                         model(**inputs.tensors)
 
-                plain = milliseconds(forward)
-                explained = milliseconds(lambda: run("alti", model, inputs, target))  # noqa: B023
-                replayed = milliseconds(lambda: recorder.run("alti", inputs, target))  # noqa: B023
+                plain, explained, replayed = milliseconds(
+                    forward,
+                    lambda: run("alti", model, inputs, target),  # noqa: B023
+                    lambda: recorder.run("alti", inputs, target),  # noqa: B023
+                )
                 name = str(dtype).removeprefix("torch.")
                 both = f"forward {plain:.2f} ms, alti {explained:.2f} ms, {explained / plain:.2f}"
                 print(f"  {name} {batch} x {tokens}: {both}; as a graph {replayed:.2f} ms, {replayed / plain:.2f}")
@@ -280,7 +285,7 @@ def long_text() -> None:
     model = BertModel(BertConfig(max_position_embeddings=8192)).eval().cuda()
     inputs, target = batch_of(1, 8192)
     torch.cuda.reset_peak_memory_stats()
-    time = milliseconds(lambda: run("alti", model, inputs, target, layers=False), rounds=2)
+    (time,) = milliseconds(lambda: run("alti", model, inputs, target, layers=False), rounds=2)
     print(f"  1 x 8192, 12 layers of 768: {time:.0f} ms, peak {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB")
 
 

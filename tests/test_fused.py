@@ -92,6 +92,7 @@ def test_where_it_is_used(monkeypatch):
     module, works = SimpleNamespace(), {"triton": True}
     monkeypatch.setattr(carrying, "import_module", {"alti.fused": module}.__getitem__)
     monkeypatch.setattr(carrying, "works", works.__getitem__)
+    carrying._fused.cache_clear()
     gpu, cpu = torch.device("cuda"), torch.device("cpu")
     assert fused_for(gpu, torch.float32) is module
     assert fused_for(gpu, torch.float64) is None
@@ -101,6 +102,7 @@ def test_where_it_is_used(monkeypatch):
     monkeypatch.setenv("ALTI_KERNEL", "triton")
     assert fused_for(gpu, torch.float32) is module
     works["triton"] = False
+    carrying._fused.cache_clear()
     assert fused_for(gpu, torch.float32) is None
 
 
@@ -110,6 +112,7 @@ def test_a_machine_where_triton_starts_no_kernel_is_told_once(monkeypatch):
 
     monkeypatch.setattr(kernels, "import_module", lambda name: SimpleNamespace(ready=ready))
     kernels.works.cache_clear()
+    carrying._fused.cache_clear()
     with pytest.warns(UserWarning, match=r"triton kernel does not work here \(Failed to find C compiler"):
         assert fused_for(torch.device("cuda"), torch.float32) is None
     assert fused_for(torch.device("cuda"), torch.float32) is None

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
@@ -52,6 +53,11 @@ def _same(block: "Block", call: Call) -> bool:
 
 def fused_for(device: torch.device, dtype: torch.dtype) -> ModuleType | None:
     """What carries and compares blocks in a few launches, where that can be used."""
-    wanted = device.type == "cuda" and dtype == torch.float32
-    wanted = wanted and os.environ.get("ALTI_KERNEL", "auto") in ("auto", "triton")
-    return import_module("alti.fused") if wanted and works("triton") else None
+    if device.type != "cuda" or dtype != torch.float32:
+        return None
+    return _fused(os.environ.get("ALTI_KERNEL", "auto"))
+
+
+@cache
+def _fused(kernel: str) -> ModuleType | None:
+    return import_module("alti.fused") if kernel in ("auto", "triton") and works("triton") else None

@@ -166,7 +166,7 @@ def _compare(
 def carried(block: "Block", module: nn.LayerNorm, x: Tensor, y: Tensor, *, added: bool) -> "Block":
     """`carrying.carried` for a LayerNorm that mapped x to y; `added`: x is more than the block's output."""
     shape, width = block.output.shape, block.output.shape[-1]
-    x, y, residual, output = (t.reshape(shape).contiguous() for t in (x, y, block.residual, block.output))
+    x, y, residual, output = (_packed(t, shape) for t in (x, y, block.residual, block.output))
     alike = block.bias.stride()[:2] == (0, 0), block.scale.stride() == (0, 0)  # at every position
     bias = block.bias if alike[0] else block.bias.contiguous()
     before = block.scale if alike[1] else block.scale.contiguous()
@@ -174,7 +174,7 @@ def carried(block: "Block", module: nn.LayerNorm, x: Tensor, y: Tensor, *, added
     weight, scale, parts = new(block.weight.shape), new(shape[:2]), new(2 + widen, *shape)
     gain, shift, count = module.weight, module.bias, scale.numel()
     with torch.cuda.device(x.device):
-        _carry[triton.cdiv(len(flat), ROWS) + triton.cdiv(count, ROWS),](
+        _carry[cdiv(len(flat), ROWS) + cdiv(count, ROWS),](
             flat, before, residual, bias, output, x, y, flat if gain is None else gain,
             flat if shift is None else shift, weight, scale, parts[0], parts[1], parts[-1], count, len(flat), width,
             module.eps, *flat.stride(), 0 if alike[1] else 1, 0 if alike[0] else width, gain is not None,
@@ -194,7 +194,7 @@ def errors(block: "Block", positions: Tensor, branch: Tensor | None, rounding: f
         _mix[batch * count, heads](
             block.attn, block.value, block.weight, positions, parts, sources, y.shape[-1], width, count,
             *block.attn.stride(), *block.value.stride(), *block.weight.stride(), *positions.stride(),
-            triton.next_power_of_2(width), SOURCES, WIDE,
+            power_of_2(width), SOURCES, WIDE,
         )  # fmt: skip
         _compare[batch * count,](
             parts, block.scale, r, bias, y, own, mask, positions, found, y.shape[-1], heads, count, rounding,
@@ -202,6 +202,20 @@ def errors(block: "Block", positions: Tensor, branch: Tensor | None, rounding: f
             *mask.stride(), *positions.stride(), branch is not None, block.mask is not None, LONG,
         )  # fmt: skip
     return found
+
+
+def cdiv(count: int, size: int) -> int:
+    """How many parts of a size: triton.cdiv, which takes longer than some kernels."""
+    return -(-count // size)
+
+
+def power_of_2(number: int) -> int:
+    """The next one."""
+    return 1 << (number - 1).bit_length()
+
+
+def _packed(tensor: Tensor, shape: torch.Size) -> Tensor:
+    return tensor if tensor.shape == shape and tensor.is_contiguous() else tensor.reshape(shape).contiguous()
 
 
 def _lined(tensor: Tensor) -> Tensor:

@@ -53,8 +53,8 @@ def unheard() -> Iterator[None]:
 @contextmanager
 def overhearing(model: nn.Module, listener: Listener) -> Iterator[None]:
     """Evaluation mode, with attention told to `listener`; everything is as before afterwards."""
-    with evaluating(model):
-        found = (vars(module).get("config") for module in model.modules())  # getattr searches each module in vain
+    with evaluating(model) as modules:
+        found = (vars(module).get("config") for module in modules)  # getattr searches each module in vain
         configs = {id(config): config for config in found if isinstance(config, PreTrainedConfig)}
         before = [(config, config._attn_implementation_internal) for config in configs.values()]
         token = _listener.set(listener)

@@ -75,14 +75,15 @@ def _layers(module: nn.Module, path: list[str]) -> Iterator[nn.Module]:
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """No dropout in here, and no other thread of ours; afterwards every module is in the mode it was in."""
+def evaluating(model: nn.Module) -> Iterator[list[nn.Module]]:
+    """All modules, in evaluation mode, and no other thread of ours; afterwards each is in the mode it was in."""
     with reading:
-        training = [module for module in model.modules() if module.training]
+        modules = list(model.modules())
+        training = [module for module in modules if module.training]
         try:
             for module in training:
                 module.training = False
-            yield
+            yield modules
         finally:
             for module in training:
                 module.training = True

@@ -16,6 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 from alti.blocks import Block
+from alti.fused import cdiv, power_of_2
 
 BI, BD, STAGES = 64, 64, 3
 BJ, SHORT, FEW = (32, 64, 128), 128, 1024  # for short texts, for few programs, and else
@@ -242,7 +243,7 @@ def contributions(block: Block) -> Tensor:
 def _operands(value: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     """What vectors are divided by, and f [H, B, S, D]."""
     batch, heads, sources, width = value.shape
-    out, padded, flat = weight.shape[-1], max(16, triton.next_power_of_2(width)), weight.flatten(0, 1)
+    out, padded, flat = weight.shape[-1], max(16, power_of_2(width)), weight.flatten(0, 1)
     sizes = torch.empty(2 * SHARES + 1, dtype=torch.float32, device=value.device)
     unit = sizes[-1:]
     _largest[SHARES,](
@@ -250,7 +251,7 @@ def _operands(value: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         LK, VD, num_warps=4,
     )  # fmt: skip
     f = torch.empty(heads, batch, sources, out, dtype=torch.float16, device=value.device)
-    _vectors[triton.cdiv(out, VD) * triton.cdiv(sources, VS), batch, heads](
+    _vectors[cdiv(out, VD) * cdiv(sources, VS), batch, heads](
         value, weight, sizes, unit, f, batch, sources, out, width, *value.stride(), *weight.stride(), VS, VD, padded,
         SHARES, num_warps=4,
     )  # fmt: skip
@@ -260,7 +261,7 @@ def _operands(value: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
 def _turned(attn: Tensor) -> tuple[Tensor, Tensor]:
     """Attention as the core reads it, and which tiles of it hold any."""
     batch, heads, targets, sources = attn.shape
-    tiles, padded = (triton.cdiv(sources, TJ), triton.cdiv(targets, TI)), max(16, triton.next_power_of_2(heads))
+    tiles, padded = (cdiv(sources, TJ), cdiv(targets, TI)), max(16, power_of_2(heads))
     a = torch.empty(batch, sources, targets, padded, dtype=torch.float16, device=attn.device)
     some = torch.empty(batch, *tiles, dtype=torch.int32, device=attn.device)
     _turn[*tiles, batch](attn, a, some, heads, targets, sources, *attn.stride(), padded, TI, TJ, num_warps=4)
@@ -270,12 +271,12 @@ def _turned(attn: Tensor) -> tuple[Tensor, Tensor]:
 def _fused(a: Tensor, some: Tensor, f: Tensor, y: Tensor, scale: Tensor, unit: Tensor) -> Tensor:
     """Attention alone, a part of the width each: [slices, B, S, T]."""
     batch, sources, targets, padded = a.shape
-    slices = triton.cdiv(f.shape[-1], 2 * BD)
+    slices = cdiv(f.shape[-1], 2 * BD)
     out = torch.empty(slices, batch, sources, targets, dtype=torch.float32, device=y.device)
-    tiles = slices * triton.cdiv(targets, BI)
-    few = batch * tiles * triton.cdiv(sources, BJ[-1]) < FEW
+    tiles = slices * cdiv(targets, BI)
+    few = batch * tiles * cdiv(sources, BJ[-1]) < FEW
     bj = BJ[0] if sources <= SHORT else BJ[1] if few else BJ[2]
-    _kernel[tiles, triton.cdiv(sources, bj), batch](
+    _kernel[tiles, cdiv(sources, bj), batch](
         a, f, y, scale, unit, out, some, batch, targets, sources, f.shape[-1], *y.stride()[:2], *scale.stride(),
         len(f), padded, BI, bj, BD, TI, TJ, num_warps=WARPS[padded > 32], num_stages=STAGES,
     )  # fmt: skip
@@ -289,7 +290,7 @@ def _finished(block: Block, f: Tensor, y: Tensor, r: Tensor, unit: Tensor, parts
     own = "behind" if block.cross else "same" if block.own is None else "given"
     columns = block.scale if block.own is None else block.own
     mask = block.scale if block.mask is None else block.mask
-    _finish[triton.cdiv(targets, FI), batch](
+    _finish[cdiv(targets, FI), batch](
         parts, block.attn, f, y, r, block.scale, unit, columns, mask, out, batch, targets, sources, f.shape[-1],
         *block.attn.stride(), *y.stride()[:2], *r.stride()[:2], *block.scale.stride(), *columns.stride(),
         *mask.stride(), len(f), slices, own, block.mask is not None, FI, FJ, FD, num_warps=4,
