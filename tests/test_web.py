@@ -108,6 +108,23 @@ def test_a_view_has_all_that_the_page_shows(client, model):
     torch.testing.assert_close(maps, found.layers.double(), atol=1e-5, rtol=0)
 
 
+def test_a_view_against_a_class(client, model):
+    asked = {"text": TEXT, "methods": ["alti", "absence", "linear"], "target": "positive", "against": 0}
+    view = client.post("/api/view", json=asked).json()
+    found = {name: model.explain(TEXT, method=name, target=1, against=0) for name in ("absence", "linear")}
+    assert view["label"] == found["absence"].label == "positive rather than negative"
+    shown = {row["method"]: row["scores"] for row in view["rows"]}
+    assert shown.pop("alti") == model.explain(TEXT).scores.tolist()  # the same for every class
+    assert shown == {name: one.scores.tolist() for name, one in found.items()}
+    exported = client.post("/api/export", json={**asked, "format": "json"}).json()
+    assert [one["label"] for one in exported] == ["positive", view["label"], view["label"]]
+    wrong = client.post("/api/view", json={**asked, "against": "positive"})
+    assert (wrong.status_code, wrong.json()["error"].partition(":")[0]) == (
+        400,
+        "Target and against are both 'positive'",
+    )
+
+
 def test_exports_are_the_library_s(client, model):
     asked = {"text": TEXT, "methods": ["alti", "absence:messages=1.0"], "other": "A clever film."}
     found = [

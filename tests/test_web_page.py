@@ -361,3 +361,31 @@ def test_back_to_the_prediction_and_focus_stays(page):
     page.key("Enter")
     page.wait(READY)
     assert page.run("document.activeElement.textContent") == "It is not a bad film at all."
+
+
+def test_rather_than_another_class(blank):
+    show(blank, model="tiny-bert", text=TEXT, methods="alti,absence")
+    assert blank.run("!document.querySelector('#rivals').hidden")
+    names = "[...document.querySelector('#rival').options].map(option => option.value)"
+    bars = "[...document.querySelectorAll('.bars .full')]"
+    predicted = blank.run(f"{bars}.findIndex(bar => bar.classList.contains('on'))")
+    assert blank.run(names) == ["", *(str(i) for i in range(3) if i != predicted)]
+    before = scores(blank, "absence")
+    rival = next(i for i in range(3) if i != predicted)
+    blank.run(CHOOSE.format(rival, "rival"))
+    blank.wait(READY)
+    assert "rather than" in blank.run("document.querySelector('.alti-says strong').textContent")
+    assert scores(blank, "absence") != before
+    assert blank.run("document.querySelector('#class').value") == str(predicted)  # another text could be predicted so
+    assert f"against={rival}" in blank.run("location.hash")
+    blank.open("about:blank")
+    show(blank, model="tiny-bert", text=TEXT, methods="alti,absence", target=predicted, against=rival)
+    assert blank.run("document.querySelector('#rival').value") == str(rival)
+    blank.run(CHOOSE.format(rival, "class"))  # is now the target, and no rival any more
+    blank.wait(READY)
+    assert blank.run("document.querySelector('#rival').value") == ""
+    assert "rather than" not in blank.run("document.querySelector('.alti-says strong').textContent")
+
+
+def test_of_two_classes_one_is_all_others(page):
+    assert page.run("document.querySelector('#rivals').hidden")

@@ -61,7 +61,7 @@ class Desk:
         mixed = next(shares, None)
         if mixed is None:
             mixed = self._explained(model, asked, method="alti", position=asked["position"])
-        first = found[0]
+        first = next((one for one in found if "against" in one.extra), found[0])  # its label names the rival too
         return _json(
             {
                 "model": asked["model"],
@@ -102,11 +102,12 @@ class Desk:
 
     def _all(self, model: Model, asked: dict[str, Any], *, layers: bool) -> list[Attribution]:
         what = {name: asked[name] for name in ("target", "position")}
-        specs = [parsed(spec) for spec in asked["methods"]]
-        return [
-            self._explained(model, asked, method=name, layers=layers, **what, **_checked(name, options))
-            for name, options in specs
-        ]
+        found = []
+        for name, options in [parsed(spec) for spec in asked["methods"]]:
+            rival = asked["against"] if reads_class(name) else None  # to the others every class is the same
+            given = {"method": name, "layers": layers, "against": rival, **what, **_checked(name, options)}
+            found.append(self._explained(model, asked, **given))
+        return found
 
     def _explained(self, model: Model, asked: dict[str, Any], **what: Any) -> Attribution:
         return model.explain(asked["text"], asked["text_pair"], **what)

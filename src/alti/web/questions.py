@@ -42,6 +42,7 @@ _TEXT = {
 }
 _WHAT = {
     "target": Field("class", "A label or its index, or a token; default: what the model predicts."),
+    "against": Field("class", "Another label or token: why rather the target than this."),
     "position": Field("integer", "The token whose prediction is explained, in models that predict at every token."),
 }
 _METHODS = {"methods": Field("array", "One to four methods; alti:p=2 gives an option.", ["alti"])}
@@ -51,7 +52,6 @@ EXPLAIN = {
     "method": Field("string", "An attribution method.", "alti"),
     "options": Field("object", "The method's own options.", {}),
     **_WHAT,
-    "against": Field("class", "Another label or token: why rather the target than this."),
     "layers": Field("boolean", "Whether the result has the maps of the layers.", True),
 }
 VIEW = {**_TEXT, **_METHODS, **_WHAT}

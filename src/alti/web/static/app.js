@@ -1,6 +1,6 @@
 // The page: asks the server, and connects controls, state and cards.
 
-import { fill, show, showGraph } from "/cards.js";
+import { fill, show, showGraph, targetShown } from "/cards.js";
 import { grow, showClasses, showControls } from "/controls.js";
 import { keep } from "/keep.js";
 import { unpacked } from "/mixing.js";
@@ -97,19 +97,24 @@ function wire() {
     });
   }
   on("model", "change", (field) => {
-    Object.assign(state, { model: field.value, target: null, position: null, place: null, layer: null });
+    Object.assign(state, { model: field.value, target: null, against: null, position: null, place: null, layer: null });
     fit();
     again();
   });
-  for (const [id, name] of [
-    ["class", "target"],
-    ["position", "position"],
-  ]) {
-    on(id, "change", (field) => {
-      state[name] = count(field);
-      refresh();
-    });
-  }
+  on("class", "change", (field) => {
+    state.target = count(field);
+    if (state.target === null || state.target === state.against) state.against = null;
+    refresh();
+  });
+  on("rival", "change", (field) => {
+    state.target ??= targetShown(); // else another text could be predicted as the rival
+    state.against = count(field);
+    refresh();
+  });
+  on("position", "change", (field) => {
+    state.position = count(field);
+    refresh();
+  });
   for (const radio of document.querySelectorAll("[name=unit], [name=since]")) {
     radio.addEventListener("change", () => {
       state[radio.name] = radio.value;

@@ -12,6 +12,7 @@ let moved = true; // the picked token is to be scrolled to
 
 export const quoted = (label) => (label.trim() === label ? label : `“${label}”`);
 export const classesShown = () => active()?.classes ?? [];
+export const targetShown = () => active()?.target ?? null;
 
 // New answers of the server, one for each text.
 export function fill(answers) {

@@ -1,6 +1,6 @@
 // The card with the question: texts, model, methods, class.
 
-import { classesShown, quoted } from "/cards.js";
+import { classesShown, quoted, targetShown } from "/cards.js";
 import { element } from "/paint.js";
 import { examples, method, model, MOST, readsClass, readsPairs, state, toggle, told } from "/state.js";
 
@@ -39,7 +39,7 @@ export function grow(field) {
 
 function showExamples(refresh) {
   const take = (text, i) => () => {
-    Object.assign(state, { text, place: null, target: null });
+    Object.assign(state, { text, place: null, target: null, against: null });
     showControls(refresh);
     at("examples").children[i].focus(); // it was made again
     refresh();
@@ -81,15 +81,31 @@ function showMethods(refresh) {
     );
 }
 
-export function showClasses() {
+const labels = new Map(); // of classes that were offered once: a chosen one stays, also when it is no longer likely
+
+function offeredClasses() {
   const named = model().labels.map((label, index) => ({ label, index }));
   const likely = classesShown().filter((one) => one.index >= named.length); // of many labels only the first are named
   const offered = [...named, ...likely];
-  const options = offered.map(({ label, index }) => element("option", { value: index, text: quoted(label) }));
-  at("class").replaceChildren(element("option", { value: "", text: "as predicted" }), ...options);
-  at("class").value = offered.some((one) => one.index === state.target) ? String(state.target) : "";
-  at("class").disabled = !readsClass();
+  for (const { label, index } of offered) labels.set(`${state.model} ${index}`, label);
+  for (const index of [state.target, state.against]) {
+    if (index === null || offered.some((one) => one.index === index)) continue;
+    offered.push({ index, label: labels.get(`${state.model} ${index}`) ?? `class ${index}` });
+  }
+  return offered;
+}
+
+export function showClasses() {
+  const offered = offeredClasses();
+  const rivals = offered.filter((one) => one.index !== (state.target ?? targetShown()));
+  const option = ({ label, index }) => element("option", { value: index, text: quoted(label) });
+  at("class").replaceChildren(element("option", { value: "", text: "as predicted" }), ...offered.map(option));
+  at("class").value = String(state.target ?? "");
+  at("rival").replaceChildren(element("option", { value: "", text: "all others" }), ...rivals.map(option));
+  at("rival").value = String(state.against ?? "");
+  at("class").disabled = at("rival").disabled = !readsClass();
   at("classes").hidden = !offered.length;
+  at("rivals").hidden = offered.length < 3; // of two classes one is all others
   at("class-hint").hidden = readsClass() || !offered.length;
   const verb = state.methods.length > 1 ? "show" : "shows";
   at("class-hint").textContent =

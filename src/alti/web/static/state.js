@@ -19,6 +19,7 @@ const START = {
   other: null, // the text to compare with
   methods: ["alti", "absence"],
   target: null, // null: the predicted class
+  against: null, // null: all others
   position: null,
   unit: "words",
   panel: 0, // which of two texts was clicked
@@ -27,7 +28,7 @@ const START = {
   since: "input",
   threshold: null, // in per cent; null: what suits the length
 };
-const COUNTS = ["target", "position", "panel", "place", "layer", "threshold"];
+const COUNTS = ["target", "against", "position", "panel", "place", "layer", "threshold"];
 
 export const state = { ...START };
 export const told = { models: [], methods: [] }; // what GET /api/models said
@@ -41,9 +42,10 @@ export const readsPairs = () => ["sequence", "encoder"].includes(model().kind);
 export const readsClass = () => state.methods.some((spec) => method(spec).classes);
 
 export function questionOf(text) {
-  const { model, methods, target, position } = state;
+  const { model, methods, position } = state;
   const text_pair = state.pair?.trim() ? state.pair : null;
-  return { model, text, text_pair, methods, target: readsClass() ? target : null, position };
+  const [target, against] = readsClass() ? [state.target, state.against] : [null, null];
+  return { model, text, text_pair, methods, target, against, position };
 }
 
 export function address() {
@@ -94,6 +96,8 @@ export function fit(keepsText) {
   const offered = state.methods.filter((spec) => model().methods.includes(nameOf(spec)));
   state.methods = offered.length ? [...new Set(offered)].slice(0, MOST) : ["alti"];
   if (state.target !== null && state.target >= model().outputs) state.target = null;
+  if (state.target === null || state.against >= model().outputs) state.against = null; // a rival needs a class
+  if (state.against === state.target) state.against = null;
   const known = Object.values(EXAMPLES).flatMap((made) => made(model().mask));
   if (!keepsText && known.includes(state.text) && !examples().includes(state.text)) state.text = examples()[0];
   if (model().kind === "token") state.position ??= 1;
