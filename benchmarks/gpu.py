@@ -250,11 +250,26 @@ def kernel_times() -> None:
 
 
 def launches(function) -> int:
-    """How many kernels something starts."""
+    """How many kernels (and copies) something starts."""
     function()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         function()
+        torch.cuda.synchronize()
     return sum(event.device_type == torch.autograd.DeviceType.CUDA for event in profile.events())
+
+
+def started() -> None:
+    """How many kernels a forward pass and an explanation start, in all and for one layer more, one text of 128."""
+    inputs, target = batch_of(1, 128)
+    for dtype in (torch.float32, torch.bfloat16):
+        counts = []
+        for layers in (11, 12):
+            model = BertModel(BertConfig(num_hidden_layers=layers)).eval().to("cuda", dtype)
+            with torch.no_grad():
+                forward = launches(lambda: model(**inputs.tensors))  # noqa: B023
+            counts.append((forward, launches(lambda: run("alti", model, inputs, target))))  # noqa: B023
+        (f11, a11), (f12, a12) = counts
+        print(f"  {dtype}: forward {f12}, a layer {f12 - f11}; alti {a12}, a layer {a12 - a11}")
 
 
 def complete() -> None:
@@ -277,8 +292,6 @@ def complete() -> None:
                 name = str(dtype).removeprefix("torch.")
                 both = f"forward {plain:.2f} ms, alti {explained:.2f} ms, {explained / plain:.2f}"
                 print(f"  {name} {batch} x {tokens}: {both}; as a graph {replayed:.2f} ms, {replayed / plain:.2f}")
-        counts = launches(forward), launches(lambda: run("alti", model, inputs, target))  # noqa: B023
-        print(f"  kernels started: forward {counts[0]}, alti {counts[1]}")
 
 
 def long_text() -> None:
@@ -291,7 +304,16 @@ def long_text() -> None:
 
 def main() -> None:
     print(torch.cuda.get_device_name(), "torch", torch.__version__)
-    for part in (check_kernel, check_blocks, check_graphs, recorded_families, kernel_times, complete, long_text):
+    for part in (
+        check_kernel,
+        check_blocks,
+        check_graphs,
+        recorded_families,
+        kernel_times,
+        started,
+        complete,
+        long_text,
+    ):
         print(part.__name__)
         part()
     assert reference  # the definition that check_kernel compares with
