@@ -120,7 +120,7 @@ def check_blocks() -> None:
                 poison = torch.full((1 << 26,), torch.nan, device="cuda")  # what freed memory may hold
                 del poison
                 for (a, a_error), (b, b_error) in zip(plain, read(model, inputs, through, "auto"), strict=True):
-                    parts = [(getattr(a, name).detach(), getattr(b, name)) for name in Block.__slots__[:7]]
+                    parts = [(getattr(a, name).detach(), getattr(b, name).detach()) for name in Block.__slots__[:7]]
                     off = [float((x - y).abs().max() / x.abs().max().clamp_min(1e-30)) for x, y in parts]
                     off.append(float((a_error - b_error).abs().max()))
                     worst, count = max(worst, *off), count + 1
