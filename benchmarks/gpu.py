@@ -7,6 +7,8 @@ import os
 import statistics
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
@@ -17,6 +19,7 @@ from triton.testing import do_bench_cudagraph
 
 import alti
 from alti import Block, blocks, comparing
+from alti.carrying import fused_for
 from alti.graphs import Recorder
 from alti.kernels import reference, triton
 from alti.methods import Inputs, Target, run
@@ -81,15 +84,29 @@ def variants(block: Block) -> dict[str, Block]:
     }
 
 
+@contextmanager
+def poisoned() -> Iterator[None]:
+    """New memory is full of nan in here."""
+
+    def filled(make):
+        def empty(*args, **kwargs):
+            made = make(*args, **kwargs)
+            return made.fill_(torch.nan) if made.is_floating_point() else made.fill_(77)
+
+        return empty
+
+    with patch("torch.empty", filled(torch.empty)), patch("torch.Tensor.new_empty", filled(torch.Tensor.new_empty)):
+        yield
+
+
 def check_kernel() -> None:
     """Refuse to report a kernel that is wrong."""
     for shape in ((1, 1, 1, 48), (2, 3, 2, 60), (2, 12, 63, 768), (1, 9, 500, 63), (2, 32, 33, 64), (1, 12, 130, 100)):
         for causal, large in ((False, False), (True, False), (False, True)):
             for name, block in variants(random_block(*shape, causal=causal, large=large)).items():
                 expected = alti.contributions(double(block), kernel="reference")
-                poison = torch.full((1 << 26,), torch.nan, device="cuda")  # what freed memory may hold
-                del poison
-                found = alti.contributions(block, kernel="triton").double()
+                with poisoned():
+                    found = alti.contributions(block, kernel="triton").double()
                 error = float((found - expected).abs().max())
                 exact = float((alti.contributions(block, kernel="blocked").double() - expected).abs().max())
                 print(f"  {shape} {name} {causal=} {large=}: triton {error:.1e}, blocked float32 {exact:.1e}")
@@ -97,49 +114,70 @@ def check_kernel() -> None:
                     sys.exit("the triton kernel is wrong: no numbers")
 
 
-def read(model, inputs, through, kernel: str) -> list[tuple[Block, torch.Tensor]]:
-    """Every block with its errors; with the kernel "blocked" by the plain definitions."""
+def plainly():
+    """Blocks are carried and compared by the plain definitions in here."""
+    return patch.dict(os.environ, ALTI_KERNEL="blocked")
+
+
+def read(model, inputs, through) -> list[tuple[Block, torch.Tensor]]:
+    """Every block with its errors."""
     found: list[tuple[Block, torch.Tensor]] = []
-    with patch.dict(os.environ, ALTI_KERNEL=kernel):
-        blocks._walk(model, inputs, lambda *block: found.append(block), through, blocks.COMPARED)
+    blocks._walk(model, inputs, lambda *block: found.append(block), through, blocks.COMPARED)
     return found
 
 
 def check_blocks() -> None:
     """Refuse to report when blocks are carried and compared otherwise than by the plain definitions."""
+    if fused_for(torch.device("cuda", 0), torch.float32) is None:
+        sys.exit("blocks are put together in plain torch here (look at ALTI_KERNEL): no numbers")
     worst, count = 0.0, 0
-    for family in tiny.CONFIGS:
-        for dtype in (torch.float32, torch.bfloat16):
-            model = tiny.build(family, dtype=dtype).cuda()
-            inputs = {name: tensor.cuda() for name, tensor in tiny.inputs(model).items()}
+    for dtype in (torch.float32, torch.bfloat16):
+        models = [tiny.build(family, dtype=dtype) for family in tiny.CONFIGS]
+        models += [BertModel(BertConfig(num_hidden_layers=2)).eval().to(dtype)]  # wider than a tile
+        for model in models:
+            inputs = {name: tensor.cuda() for name, tensor in tiny.inputs(model.cuda()).items()}
             for through in (None, "ffn"):
                 try:
-                    plain = read(model, inputs, through, "blocked")
+                    with plainly():
+                        plain = read(model, inputs, through)
                 except alti.UnsupportedModelError:
                     continue
-                poison = torch.full((1 << 26,), torch.nan, device="cuda")  # what freed memory may hold
-                del poison
-                for (a, a_error), (b, b_error) in zip(plain, read(model, inputs, through, "auto"), strict=True):
+                with poisoned():
+                    found = read(model, inputs, through)
+                for (a, a_error), (b, b_error) in zip(plain, found, strict=True):
                     parts = [(getattr(a, name).detach(), getattr(b, name).detach()) for name in Block.__slots__[:7]]
                     off = [float((x - y).abs().max() / x.abs().max().clamp_min(1e-30)) for x, y in parts]
                     off.append(float((a_error - b_error).abs().max()))
                     worst, count = max(worst, *off), count + 1
-                    if not max(off) < 2e-6:
-                        sys.exit(f"{family} {dtype} {through=}: blocks are off by {off}: no numbers")
-    block = random_block(2, 12, 63, 768)
-    positions = comparing.spread(None, torch.Size((2, 63)), block.attn.device, 16)
-    for name in Block.__slots__[:7]:
-        for wrong in (1.01, torch.nan):
-            spoilt = replace(block, **{name: getattr(block, name) * wrong})
-            with patch.dict(os.environ, ALTI_KERNEL="blocked"):
-                expected = comparing.errors(spoilt, positions)
-            found = comparing.errors(spoilt, positions)
-            right = (
-                torch.allclose(found, expected, rtol=1e-3) if wrong == wrong else (found.isnan() | found.isinf()).all()
-            )
-            if not right or (found <= 1e-4).any():
-                sys.exit(f"a block with {name} times {wrong} is judged {found}, not {expected}: no numbers")
-    print(f"  {count} blocks of {len(tiny.CONFIGS)} families are off by at most {worst:.1e}; spoilt ones are told")
+                    if not all(each < 2e-6 for each in off):  # nan is wrong too
+                        sys.exit(f"{model.config.model_type} {dtype} {through=}: blocks are off by {off}: no numbers")
+    print(f"  {count} blocks of {len(tiny.CONFIGS)} families are off by at most {worst:.1e}")
+
+
+def check_comparisons() -> None:
+    """Refuse to report when a block with something wrong in it, or a nan, is not told as by the plain definition."""
+    whole = random_block(2, 12, 63, 768)
+    mask = torch.arange(63, device="cuda") < torch.tensor([[63], [30]], device="cuda")
+    positions = comparing.spread(mask, torch.Size((2, 63)), mask.device, 16)
+    positions = torch.cat([positions, torch.full_like(positions[:, :1], 62)], dim=1)  # padding in the second text
+    branch = whole.mixed()
+    count = 0
+    for block, own in ((whole, None), (replace(whole, output=branch + whole.residual), (branch, torch.float32))):
+        for name in Block.__slots__[:7]:
+            for wrong in (1.01, torch.nan):
+                spoilt = replace(block, **{name: getattr(block, name) * wrong}, mask=mask)
+                with plainly():
+                    expected = comparing.errors(spoilt, positions, own)
+                with poisoned():
+                    found = comparing.errors(spoilt, positions, own)
+                real = mask.gather(1, positions)
+                same = (
+                    torch.allclose(found, expected, rtol=1e-3) if wrong == wrong else not found[real].isfinite().any()
+                )
+                if not same or (found[real] <= 1e-4).any() or found[~real].any():
+                    sys.exit(f"a block with {name} times {wrong} is judged {found}, not {expected}: no numbers")
+                count += 1
+    print(f"  {count} wrong blocks are told")
 
 
 def batch_of(batch: int, tokens: int, *, padding: int = 0) -> tuple[Inputs, Target]:
@@ -307,6 +345,7 @@ def main() -> None:
     for part in (
         check_kernel,
         check_blocks,
+        check_comparisons,
         check_graphs,
         recorded_families,
         kernel_times,

@@ -8,6 +8,7 @@ import torch
 
 import alti
 from alti import blocks, carrying, comparing, kernels
+from alti.affine import projection
 from alti.carrying import Call, fused_for
 
 import tiny
@@ -91,8 +92,7 @@ def test_a_wrong_block_is_told(standing_in, monkeypatch):
 def test_where_it_is_used(monkeypatch):
     module, works = SimpleNamespace(), {"triton": True}
     monkeypatch.setattr(carrying, "import_module", {"alti.fused": module}.__getitem__)
-    monkeypatch.setattr(carrying, "works", works.__getitem__)
-    carrying._fused.cache_clear()
+    monkeypatch.setattr(carrying, "works", lambda name, device: works[name])
     gpu, cpu = torch.device("cuda"), torch.device("cpu")
     assert fused_for(gpu, torch.float32) is module
     assert fused_for(gpu, torch.float64) is None
@@ -102,18 +102,47 @@ def test_where_it_is_used(monkeypatch):
     monkeypatch.setenv("ALTI_KERNEL", "triton")
     assert fused_for(gpu, torch.float32) is module
     works["triton"] = False
-    carrying._fused.cache_clear()
     assert fused_for(gpu, torch.float32) is None
 
 
-def test_a_machine_where_triton_starts_no_kernel_is_told_once(monkeypatch):
-    def ready():
+@pytest.fixture
+def unasked():
+    """What works where is forgotten, before and after."""
+    kernels.works.cache_clear()
+    yield
+    kernels.works.cache_clear()
+
+
+def test_a_machine_where_triton_starts_no_kernel_is_told_once(unasked, monkeypatch):
+    asked = []
+
+    def ready(device):
+        asked.append(device)
         raise RuntimeError("Failed to find C compiler.")
 
     monkeypatch.setattr(kernels, "import_module", lambda name: SimpleNamespace(ready=ready))
-    kernels.works.cache_clear()
-    carrying._fused.cache_clear()
+    gpu = torch.device("cuda", 1)
     with pytest.warns(UserWarning, match=r"triton kernel does not work here \(Failed to find C compiler"):
-        assert fused_for(torch.device("cuda"), torch.float32) is None
-    assert fused_for(torch.device("cuda"), torch.float32) is None
-    kernels.works.cache_clear()
+        assert fused_for(gpu, torch.float32) is None
+    assert fused_for(gpu, torch.float32) is None
+    assert asked == [gpu]
+
+
+def test_a_projection_that_is_not_plain_is_read_in_float32():
+    """The difference of its answers would be rounded a second time."""
+
+    class Own(torch.nn.Linear):
+        pass
+
+    torch.manual_seed(0)
+    module = Own(24, 24).bfloat16()
+    x = torch.zeros(1, 1, 24, dtype=torch.bfloat16)
+    raw, wide = projection(module, x, None), projection(module, x, torch.float32)
+    assert all(torch.equal(a, b) for a, b in zip(raw, wide, strict=True))
+    assert projection(torch.nn.Linear(24, 24).bfloat16(), x, None)[0].dtype == torch.bfloat16
+
+
+def test_a_whole_block_is_compared_as_it_is(monkeypatch):
+    model = tiny.build("bert")
+    monkeypatch.setattr(alti.Block, "rows", None)  # would copy it
+    assert max(alti.check(model, tiny.inputs(model))) < 1e-9

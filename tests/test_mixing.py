@@ -370,7 +370,7 @@ def test_cross_attention_of_a_model(family):
 
 
 def test_a_gpu_in_float64_takes_a_kernel_that_computes_in_it():
-    assert alti.kernels.pick("auto", "l1", "cuda", torch.float64).__name__ == "alti.kernels.blocked"
+    assert alti.kernels.pick("auto", "l1", torch.device("cuda"), torch.float64).__name__ == "alti.kernels.blocked"
 
 
 def test_numba_works_after_a_call_in_inference_mode(monkeypatch):

@@ -69,7 +69,7 @@ class Block:
         at = torch.arange(len(positions), device=positions.device)[:, None], positions
 
         def some(x: Tensor) -> Tensor:
-            return x.index_select(1, positions[0]) if len(x) == 1 else x[at]  # of one text faster
+            return x[:, positions[0]] if len(x) == len(positions) == 1 else x[at]  # of one text faster
 
         return replace(
             self,

@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import replace
-from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
@@ -53,11 +52,10 @@ def _same(block: "Block", call: Call) -> bool:
 
 def fused_for(device: torch.device, dtype: torch.dtype) -> ModuleType | None:
     """What carries and compares blocks in a few launches, where that can be used."""
-    if device.type != "cuda" or dtype != torch.float32:
+    if (
+        device.type != "cuda"
+        or dtype != torch.float32
+        or os.environ.get("ALTI_KERNEL", "auto") not in ("auto", "triton")
+    ):
         return None
-    return _fused(os.environ.get("ALTI_KERNEL", "auto"))
-
-
-@cache
-def _fused(kernel: str) -> ModuleType | None:
-    return import_module("alti.fused") if kernel in ("auto", "triton") and works("triton") else None
+    return import_module("alti.fused") if works("triton", device) else None

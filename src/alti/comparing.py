@@ -49,7 +49,7 @@ def errors(block: "Block", positions: Tensor, branch: tuple[Tensor, torch.dtype]
     if fused := fused_for(block.attn.device, block.attn.dtype):
         found: Tensor = fused.errors(block, positions, None if branch is None else branch[0], rounding)
         return found
-    some = block.rows(positions)
+    some = block if positions.shape[1] == block.attn.shape[2] else block.rows(positions)  # all, in their order
     if branch is None:
         return relative(some.rebuilt(), some.output, some.mask)
     at = torch.arange(len(positions), device=positions.device)[:, None], positions

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 ROWS, CHUNK = 4, 512  # tile of _carry
 SOURCES, WIDE = 128, 64  # tiles of _mix
 LONG = 512  # tile of _compare
+PARTS = 1 << 25  # numbers between the two, at once
 
 
 @triton.jit
@@ -186,6 +187,9 @@ def carried(block: "Block", module: nn.LayerNorm, x: Tensor, y: Tensor, *, added
 def errors(block: "Block", positions: Tensor, branch: Tensor | None, rounding: float) -> Tensor:
     """`comparing.errors`, with what rounding of the whole allows its branch."""
     (batch, heads, _, sources), (_, count), width = block.attn.shape, positions.shape, block.value.shape[-1]
+    most = max(1, PARTS // (batch * heads * block.output.shape[-1]))
+    if count > most:
+        return torch.cat([errors(block, some, branch, rounding) for some in positions.split(most, 1)], dim=1)
     r, bias, y = (_lined(tensor) for tensor in (block.residual, block.bias, block.output))
     own = y if branch is None else _lined(branch)
     mask = block.scale if block.mask is None else block.mask

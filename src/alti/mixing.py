@@ -81,7 +81,7 @@ def _rescaled(product: Tensor) -> Tensor:
 
 
 def _kernel(name: str, block: Block, task: str) -> Any:
-    return pick(name, task, block.attn.device.type, block.attn.dtype)
+    return pick(name, task, block.attn.device, block.attn.dtype)
 
 
 def _divided(block: Block, c: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 proximity(block, p)  -> [B, T, S]   ‖y_i‖ − ‖y_i − T_ij‖ in the ℓp norm, up to a positive factor per row
 contributions(block) -> [B, T, S]   the positive part of that, for p = 1, with its rows divided
 lengths(block)       -> [B, T, S]   ‖T_ij‖₂
-ready()                             raises where it cannot be used, if importing it does not tell
+ready(device)                       raises where it cannot be used, if importing it does not tell
 
 (S + 1 columns for cross-attention: the residual is the last one.) `reference` is the definition; every other kernel is
 tested against it.
@@ -42,26 +42,26 @@ KERNELS: dict[str, Kernel] = {  # "auto" takes the first that can
 }
 
 
-def pick(name: str, task: str, device: str, dtype: torch.dtype) -> ModuleType:
+def pick(name: str, task: str, device: torch.device, dtype: torch.dtype) -> ModuleType:
     """The kernel of that name for a task; "auto" is what ALTI_KERNEL says, or the fastest that works here."""
     wanted = os.environ.get("ALTI_KERNEL", "auto") if name == "auto" else name
-    able = [key for key, kernel in KERNELS.items() if kernel.can(task, device, dtype)]
+    able = [key for key, kernel in KERNELS.items() if kernel.can(task, device.type, dtype)]
     if wanted == "auto":
-        wanted = next(key for key in able if works(key))
+        wanted = next(key for key in able if works(key, device))
     if wanted not in able:
         where = "kernel" if wanted == name else "the environment variable ALTI_KERNEL"
         kind = str(dtype).removeprefix("torch.")
-        what = f"computes no {task} in {kind} on {device}" if wanted in KERNELS else "does not exist"
+        what = f"computes no {task} in {kind} on {device.type}" if wanted in KERNELS else "does not exist"
         raise UsageError(f"{where} = {wanted!r} {what}: choose auto, {', '.join(able)}")
     return import_module(f"alti.kernels.{wanted}")
 
 
 @cache
-def works(name: str) -> bool:
-    """Whether a kernel can be used on this machine; if not, that is said once."""
+def works(name: str, device: torch.device) -> bool:
+    """Whether a kernel can be used here; if not, that is said once."""
     try:
         module = import_module(f"alti.kernels.{name}")
-        getattr(module, "ready", lambda: None)()
+        getattr(module, "ready", lambda device: None)(device)
     except Exception as error:  # not installed, or of no use on this processor
         warnings.warn(f"the {name} kernel does not work here ({error}): using a slower one", stacklevel=2)
         return False

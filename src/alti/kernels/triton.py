@@ -224,10 +224,11 @@ def _touch(ptr):
     tl.store(ptr, 1.0)
 
 
-def ready() -> None:
+def ready(device: torch.device) -> None:
     """Raise where Triton is installed but cannot compile or start a kernel: no C compiler, say, or an old GPU."""
-    touched = torch.zeros(1, device="cuda")
-    _touch[1,](touched)
+    touched = torch.zeros(1, device=device)
+    with torch.cuda.device(touched.device):
+        _touch[1,](touched)
     if touched.item() != 1:
         raise RuntimeError("a first kernel did nothing")
 
