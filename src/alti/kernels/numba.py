@@ -28,7 +28,7 @@ from alti.kernels.shared import closeness
 COLUMNS = 8  # source tokens whose vectors stay in the second-level cache while all rows pass
 FEATURES = numba.config.CPU_FEATURES or get_host_cpu_features().flatten()
 BYTES, ROWS, WIDE = (64, 4, 4) if "+avx512f" in FEATURES else (32, 4, 2)  # of a vector; rows × vectors in registers
-VECTORS, KEPT = 1 << 21, 1 << 23  # numbers of f held at once (or one text's), and kept between calls at the most
+VECTORS, KEPT = 1 << 22, 1 << 23  # numbers of f held at once (or one text's), and kept between calls at the most
 
 # glibc gives freed memory back to the system above a threshold that it raises when a large block is freed. Without
 # this, every layer would take its memory anew, page by page, which costs a tenth of a forward pass.
