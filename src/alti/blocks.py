@@ -231,11 +231,7 @@ class _Reader:
             error = errors(block, self._compared(block)[1], (branch.output, total.dtype))
         if site.parallel:
             layer = output[0] if isinstance(output, tuple) else output
-            at = self._compared(block)
-            sums = relative(
-                total[at] + self.calls["parallel"].output[at], layer[at], None if mask is None else mask[at]
-            )
-            error = torch.maximum(error, sums)
+            error = torch.maximum(error, self._apart(total + self.calls["parallel"].output, layer, block))
         norms = [call.module for field in ("norm", "branch_norm") if (call := self.calls.get(field))]
         self._judge(site, error, total.dtype, norms)
         self.x = output if site.norm else total  # the next site of this layer starts from here
@@ -309,18 +305,20 @@ class _Reader:
                 "chunk_size_feed_forward=0"
             )
         block, self.pending = self._carried(self.pending, call), None
-        at = self._compared(block)
-        error = errors(block, at[1])
+        error = errors(block, self._compared(block)[1])
         if call.output.data_ptr() != end.data_ptr():
-            error = torch.maximum(
-                error, relative(block.output[at], end[at], None if block.mask is None else block.mask[at])
-            )
+            error = torch.maximum(error, self._apart(block.output, end, block))
         self._judge(site, error, end.dtype, [call.module])
         self._report(block, error)
 
     def _carried(self, block: Block, call: Call) -> Block:
         with unheard():  # the norm may be called
             return carried(block, call)
+
+    def _apart(self, found: Tensor, real: Tensor, block: Block) -> Tensor:
+        """How far two tensors [B, T, D] are apart where a block is compared: [B, n]."""
+        at = self._compared(block)
+        return relative(found[at], real[at], None if block.mask is None else block.mask[at])
 
     def _constant(self, number: int, dtype: torch.dtype, device: torch.device) -> Tensor:
         key = number, dtype, device

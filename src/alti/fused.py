@@ -209,12 +209,12 @@ def errors(block: "Block", positions: Tensor, branch: Tensor | None, rounding: f
 
 
 def cdiv(count: int, size: int) -> int:
-    """How many parts of a size: triton.cdiv, which takes longer than some kernels."""
+    """How many parts of a size; triton.cdiv is slow outside of kernels."""
     return -(-count // size)
 
 
 def power_of_2(number: int) -> int:
-    """The next one."""
+    """The next one; as above."""
     return 1 << (number - 1).bit_length()
 
 
