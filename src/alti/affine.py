@@ -21,9 +21,8 @@ def projection(module: nn.Module, x: Tensor, dtype: torch.dtype | None) -> tuple
     if type(module) in (nn.Linear, Conv1D):
         weight, bias = cast(Tensor, module.weight).detach(), cast(Tensor | None, module.bias)
         weight = weight.T if type(module) is nn.Linear else weight
-        return weight.to(dtype=dtype), torch.zeros_like(weight[0], dtype=dtype) if bias is None else bias.to(
-            dtype=dtype
-        )
+        bias = torch.zeros_like(weight[0]) if bias is None else bias
+        return weight.to(dtype=dtype), bias.to(dtype=dtype)
     dtype = dtype or torch.promote_types(x.dtype, torch.float32)  # a difference of two answers is not one of them
     eye = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
     bias = module(torch.zeros_like(eye[:1])).to(dtype=dtype)[0]

@@ -7,7 +7,6 @@ import heapq
 import itertools
 import json
 import random
-import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -18,11 +17,10 @@ from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
 from alti._errors import LoadError, UsageError
+from alti.words import HALF
 
 TEXTS = ("text", "sentence", "review", "content", "tokens")  # the columns a text is looked for in, best first
 LABELS = ("label", "labels")
-
-_SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can hold them, no tokenizer takes them
 
 T = TypeVar("T")
 Row = dict[str, Any] | str  # the cells of a row by column, or the reason why the row cannot be read
@@ -161,7 +159,7 @@ def _text(cell: Any) -> str:
         raise ValueError("the text is missing" if cell is None else f"the text is no string but {cell!r:.50}")
     if not cell.strip():
         raise ValueError("the text is empty")
-    if _SURROGATE.search(cell):
+    if HALF.search(cell):
         raise ValueError("the text has half a character, a lone surrogate")
     return cell
 

@@ -14,6 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from alti._errors import UnsupportedModelError, UsageError
 from alti.methods.registry import Inputs
 from alti.structure import family_of, network
+from alti.words import HALF
 
 Span = tuple[int, int]
 
@@ -66,7 +67,7 @@ class Encoder:
                 raise UsageError(f"{name} is {type(given).__name__}, expected a str: for several texts use explain_all")
             if given is not None and not given.strip():
                 raise UsageError(f"{name} is empty: give at least one word")
-            if given is not None and not _is_unicode(given):
+            if given is not None and HALF.search(given):
                 raise UsageError(f"{name} {given[:40]!r} is not valid Unicode: read it with the right encoding")
         self._warn_of_masks(f"{text} {text_pair or ''}")
         full = self._tokenized(text, text_pair)
@@ -163,15 +164,6 @@ class Encoder:
             tensors["token_type_ids"] = padded(types, 0)
         special = padded([[int(s) for s in text.special] for text in texts], 1).bool()
         return Inputs(tensors, special, self.tokenizer.mask_token_id, self.pad)
-
-
-def _is_unicode(text: str) -> bool:
-    """Whether a text has no half of a character, as bytes in a wrong encoding leave them."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _cut(full: Encoded, kept: Encoded, *, left: bool) -> tuple[str, ...]:

@@ -190,8 +190,8 @@ def errors(block: "Block", positions: Tensor, branch: Tensor | None, rounding: f
     most = max(1, PARTS // (batch * heads * block.output.shape[-1]))
     if count > most:
         return torch.cat([errors(block, some, branch, rounding) for some in positions.split(most, 1)], dim=1)
-    r, bias, y = (_lined(tensor) for tensor in (block.residual, block.bias, block.output))
-    own = y if branch is None else _lined(branch)
+    r, bias, y = (lined(tensor) for tensor in (block.residual, block.bias, block.output))
+    own = y if branch is None else lined(branch)
     mask = block.scale if block.mask is None else block.mask
     parts, found = block.scale.new_empty(batch * count, heads, y.shape[-1]), block.scale.new_empty(batch, count)
     with torch.cuda.device(y.device):
@@ -222,6 +222,6 @@ def _packed(tensor: Tensor, shape: torch.Size) -> Tensor:
     return tensor if tensor.shape == shape and tensor.is_contiguous() else tensor.reshape(shape).contiguous()
 
 
-def _lined(tensor: Tensor) -> Tensor:
+def lined(tensor: Tensor) -> Tensor:
     """With the width side by side."""
     return tensor if tensor.stride(-1) == 1 else tensor.contiguous()

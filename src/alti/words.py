@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 
 Span = tuple[int, int]
 
+HALF = re.compile("[\ud800-\udfff]")  # of a character: JSON and a wrong encoding leave them, no tokenizer takes them
+
 _UNSPACED = (  # Thai and Lao, Burmese, Khmer, kana and Chinese characters: no spaces between words
     range(0x0E00, 0x0F00), range(0x1000, 0x10A0), range(0x1780, 0x1800), range(0x3040, 0x3100), range(0x3400, 0xA000),
     range(0xF900, 0xFB00), range(0x20000, 0x40000),

@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 from alti.blocks import Block
-from alti.fused import cdiv, power_of_2
+from alti.fused import cdiv, lined, power_of_2
 
 BI, BD, STAGES = 64, 64, 3
 BJ, SHORT, FEW = (32, 64, 128), 128, 1024  # for short texts, for few programs, and else
@@ -237,7 +237,7 @@ def contributions(block: Block) -> Tensor:
     """ALTI's map of a block: `alti.contributions` with p = 1, from its parts to the divided rows."""
     with torch.cuda.device(block.attn.device):
         unit, f = _operands(block.value, block.weight)
-        y, r = (x if x.stride(-1) == 1 else x.contiguous() for x in (block.output, block.residual))
+        y, r = lined(block.output), lined(block.residual)
         return _finished(block, f, y, r, unit, _fused(*_turned(block.attn), f, y, block.scale, unit))
 
 
