@@ -6,6 +6,7 @@ import torch
 import alti
 from alti.methods import Inputs, Target, options_of, run, summary_of
 from alti.methods.gradients import _start
+from alti.methods.layerwise import layerwise
 from test_families import POST_NORM
 
 import tiny
@@ -206,3 +207,18 @@ def test_integrated_gradients_start_from_the_vector_that_the_model_gives_a_token
     words = model.get_input_embeddings()
     torch.testing.assert_close(start, words(torch.full((1, 5), 3)))
     assert not torch.allclose(start[0, 0], words.weight[3])
+
+
+def test_without_layers_the_last_one_computes_only_the_rows_it_needs():
+    model = tiny.build("bert")
+    batch = tiny.inputs(model)
+    drawn = []
+
+    def draw(block):
+        drawn.append(block.attn.shape[2])
+        return alti.contributions(block)
+
+    target = Target(position=torch.tensor([0, 3]))
+    lean, whole = (layerwise(model, as_inputs(batch), target, draw, layers=layers) for layers in (False, True))
+    assert drawn == [9, 9, 1, 9, 9, 9]  # without, then with layers
+    torch.testing.assert_close(lean.tokens, whole.tokens)

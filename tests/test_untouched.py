@@ -1,6 +1,7 @@
 """A model is bit-identical after it was read: outputs, hooks, attention implementation, training flags."""
 
 import threading
+import weakref
 
 import pytest
 import torch
@@ -198,3 +199,18 @@ def test_positions_that_start_anew_are_what_they_are_without_us():
     with torch.no_grad():
         plain = model(**inputs).last_hidden_state
     assert torch.allclose(alti.walk(model, inputs, lambda block: None).last_hidden_state, plain, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("family", "through"), [("bert", None), ("bert", "ffn"), ("gpt2", None), ("gpt_neox", None), ("gemma2", None)]
+)
+def test_a_walk_holds_one_block_at_a_time(family, through):
+    model = tiny.build(family)
+    seen: list[weakref.ref] = []
+
+    def visit(block):
+        assert not any(part() is not None for part in seen)  # nothing of the blocks before is left
+        seen.extend(weakref.ref(part) for part in (block.attn, block.bias, block.weight, block.scale))
+
+    alti.walk(model, tiny.inputs(model), visit, through=through)
+    assert len(seen) == 4 * tiny.LAYERS
