@@ -11,6 +11,8 @@ BUILDS = {family: (family, {}) for family in tiny.CONFIGS} | tiny.VARIANTS
 POST_NORM = [name for name, family in alti.FAMILIES.items() if any(s.ffn_norm for x in family.stacks for s in x.sites)]
 FLOAT32_NORM = ("gemma2", "gemma3_text", "olmo2")  # their branch norm computes in float32 whatever the model's dtype
 
+NAN_ON_THE_LEFT = ("bloom", "gemma2")  # in float64: their eager softmax is float32, where the lowest float64 is -inf
+
 
 def test_the_tiny_models_cover_the_registry():
     assert tiny.CONFIGS.keys() == alti.FAMILIES.keys()
@@ -21,10 +23,14 @@ def test_the_tiny_models_cover_the_registry():
 def test_blocks_are_exact(build, side):
     family, config = BUILDS[build]
     model = tiny.build(family, **config)
+    if (family in NAN_ON_THE_LEFT) and side == "left":
+        with pytest.raises(alti.DecompositionError, match="the model itself gives numbers that are not finite"):
+            alti.check(model, tiny.inputs(model, side=side))
+        model = model.float()
     errors = alti.check(model, tiny.inputs(model, side=side))
     layers = {"albert": 4 * config.get("inner_group_num", 1)}.get(family, tiny.LAYERS)
     assert len(errors) == layers + (4 if family in tiny.ENCODER_DECODERS else 0)
-    assert max(errors) < (1e-6 if family in FLOAT32_NORM else 1e-12)
+    assert max(errors) < (1e-5 if model.dtype == torch.float32 else 1e-6 if family in FLOAT32_NORM else 1e-12)
 
 
 @pytest.mark.parametrize(("dtype", "limit"), [("float32", 1e-5), ("float16", 4e-3), ("bfloat16", 2e-2)])

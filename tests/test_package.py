@@ -25,13 +25,14 @@ RANKS = [  # a module imports only from earlier rows
     {"terminal", "html", "latex"},  # views: attribution imports them when called
     {"overhear", "carrying"},
     {"comparing"},
+    {"exactness"},
     {"metrics.faithfulness", "metrics.robustness", "metrics.plausibility", "metrics.anisotropy"},
     {"metrics"},
     {"blocks"},
     {"linear"},
     {"kernels.shared"},
     {"kernels.reference", "kernels.blocked", "kernels.gram", "kernels.numba", "kernels.triton"},
-    {"mixing"},
+    {"mixing", "proofs"},
     {"methods.registry"},
     {"methods.layerwise"},
     {
@@ -99,7 +100,7 @@ def uses(word: str) -> set[str]:
 
 
 def test_hooks_and_heavy_libraries_have_one_place():
-    assert uses(r"register_forward") == {"blocks", "linear", "judging"}
+    assert uses(r"register_forward") == {"blocks", "exactness", "linear", "judging"}
     assert uses(r"AttentionInterface\.register") == {"overhear"}
     assert uses(r"import (typer|rich)|from (typer|rich)") == {"cli", "cli.runs", "cli.shared", "cli.texts", "console"}
     assert uses(r"(?m)^(import|from) matplotlib") == {"plots.attributions", "plots.benchmarks", "plots.look"}

@@ -101,8 +101,9 @@ def test_a_model_without_a_head_is_refused(method):
     [("gradient", 1, 1), ("input_x_gradient", 1, 1), ("linear", 1, 1), ("absence", 1, 1), ("alti_logit", 2, 1)],
 )
 def test_what_a_method_costs(method, forward, backward):
-    """In passes through the model; a backward pass costs about two forward ones."""
+    """In passes through the model, once it is proved; a backward pass costs about two forward ones."""
     model = built("bert")
+    explained(method, model, tiny.inputs(model))
     passes = {"forward": 0, "backward": 0}
 
     def count(which):

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from inspect import signature
 from typing import Any, Literal
 
 import torch
@@ -20,10 +19,11 @@ from alti._errors import DecompositionError, UnsupportedModelError, UsageError
 from alti.affine import projection
 from alti.carrying import Call, carried, fused_for
 from alti.comparing import errors, limit_of, relative, spread
+from alti.exactness import follow, require_same, untouched
 from alti.families import Site, Stack
 from alti.overhear import listens, overhearing, unheard
 from alti.recording import afterwards, capturing
-from alti.structure import network, stacks_of
+from alti.structure import call, network, stacks_of
 
 Through = Literal["ffn"] | None
 Visit = Callable[["Block"], None]
@@ -106,9 +106,13 @@ def check(model: nn.Module, inputs: Mapping[str, Any], *, through: Through = Non
     """The worst relative error of each block: |sum of parts − what the model computed|, padding left out.
 
     Above the limit of the model's dtype it raises DecompositionError, which names the block and the paths to look at.
+    The same where reading changes the model's output, where something else than attention mixes tokens, and where what
+    a layer computes is not read by the next one (`alti.exactness`).
     """
     found: list[float] = []
-    _walk(model, inputs, lambda _, error: found.append(float(error.max())), through, None)
+    output = _walk(model, inputs, lambda _, error: found.append(float(error.max())), through, None)
+    require_same(output, untouched(model, inputs), model, inputs)
+    follow(model, inputs)
     return found
 
 
@@ -123,9 +127,7 @@ def _walk(model: nn.Module, inputs: Mapping[str, Any], report: Report, through: 
             for layer in layers:
                 for handle in reader.watch(stack, layer):
                     hooks.callback(handle.remove)
-        # a cache would be made in vain; but without one transformers takes positions that start anew for several texts
-        spared = "use_cache" in signature(inner.forward).parameters and "position_ids" not in inputs
-        output = inner(**{"return_dict": True, **({"use_cache": False} if spared else {}), **inputs})
+        output = call(inner, inputs)
     reader.finish()
     return output
 

@@ -5,6 +5,10 @@ A path is relative to the layer it belongs to; `alti check MODEL` tells whether 
 
 from dataclasses import dataclass, replace
 
+from alti._errors import UsageError
+
+POOLS = ("first", "last", "eos", "mean")  # the final positions that a sequence classifier can read
+
 
 @dataclass(frozen=True, slots=True)
 class Site:
@@ -52,6 +56,10 @@ class Family:
     gated: bool = False  # the MLP multiplies an activated gate with a second projection
     offset_positions: bool = False  # the first padding_idx + 1 rows of the position table belong to no token
     refuse: tuple[tuple[str, str], ...] = ()  # (config field, why the model cannot be read where it is set)
+
+    def __post_init__(self) -> None:
+        if self.pool not in POOLS and not self.pool.startswith("config:"):
+            raise UsageError(f"pool = {self.pool!r} is no position: give {', '.join(POOLS)} or config:FIELD")
 
 
 def _post_norm(blocks: str, out: str, norm: str, ffn_norm: str) -> Stack:

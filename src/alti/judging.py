@@ -96,9 +96,15 @@ class Judge:
                 good.append((row, self._task(row)))
             except AltiError as error:
                 passed.append({"text": row.number, "skipped": str(error)})
-        likely = self.predictor.probabilities([task.encoded.ids for _, task in good])
-        targets = likely.argmax(-1).tolist() if good else []
-        return [_Text(*good[i], target, float(likely[i, target])) for i, target in enumerate(targets)], passed
+        likely = self.predictor.probabilities([task.encoded.ids for _, task in good]).unbind()
+        texts: list[_Text] = []
+        for (row, task), chances in zip(good, likely, strict=True):
+            if bool(chances.isfinite().all()):
+                target = int(chances.argmax())
+                texts.append(_Text(row, task, target, float(chances[target])))
+            else:
+                passed.append({"text": row.number, "skipped": "the model's prediction is not finite"})
+        return texts, passed
 
     def _task(self, row: Example) -> Task:
         task, encoder = self.model.task(self._text(row), row.pair, self.request), self.model.encoder

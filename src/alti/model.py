@@ -18,12 +18,14 @@ from transformers import PreTrainedTokenizerBase
 from alti import methods
 from alti._errors import AltiError, DecompositionError, LoadError, UnsupportedModelError, UsageError
 from alti.attribution import Attribution
-from alti.blocks import check, walk
+from alti.blocks import check
 from alti.encoding import Encoded, Encoder
+from alti.exactness import untouched
 from alti.graphs import ABLE, GRAIN, Recorder
-from alti.linear import completeness, require_complete
-from alti.methods import Inputs, Target
-from alti.outputs import logits_at, logits_of
+from alti.linear import entering, require_complete
+from alti.methods import Inputs, Scores, Target
+from alti.outputs import logits_at, require_finite
+from alti.proofs import missing, prove_once
 from alti.structure import evaluating, family_of, network, stacks_of
 from alti.targets import Head
 
@@ -216,14 +218,17 @@ class Model:
         """One batch."""
         inputs, target = self.batch(tasks, request)
         with _sentence_on_memory(inputs):
+            if methods.reads_model(request.method):
+                self._prove_pool(tasks[0])
             asked = {"layers": request.layers, **request.options}
             run = self.recorder.run if self.recorder else partial(methods.run, model=self.model)
             scores = run(request.method, inputs=inputs, target=target, **asked)
             output = scores.output
             if output is None:
-                output = walk(self.model, inputs.tensors, lambda block: None)
+                output = untouched(self.model, inputs.tensors)
         logits = logits_at(output, target.position)
         logits = None if logits is None else logits.detach()
+        _require_finite(request.method, scores, logits)
         return [
             self._attribution(
                 task,
@@ -283,7 +288,8 @@ class Model:
 
         For a sequence classifier, also that it reads the position which its family's entry says.
         """
-        self._check_pool()
+        if self._head_kind() == "sequence":
+            self._check_pool(self.task(SENTENCES[0], None, Request(truncate=True)))
         base = network(self.model).base_model
         config = base.config
         if base.main_input_name == "pixel_values":
@@ -300,42 +306,40 @@ class Model:
 
         Too much is a DecompositionError: a norm or an activation of the model is not held constant.
         """
-        try:
-            kind = self.head.kind
-        except UnsupportedModelError:
-            return None
-        if kind == "encoder":
+        kind = self._head_kind()
+        if kind in (None, "encoder"):
             return None
         mask = self.encoder.tokenizer.mask_token or ""
         text = f"{SENTENCES[0]} {mask}" if kind == "masked" else SENTENCES[0]
         position = 0 if kind == "token" else None
         task = self.task(text, None, Request(position=position, truncate=True))
         inputs, target = self.batch([task], Request())
-        with torch.no_grad(), evaluating(self.model):
-            output = network(self.model)(**inputs.tensors, return_dict=True)
-        index = logits_of(output, target.position).argmax(-1)
-        missing = completeness(
-            self.model,
-            inputs.tensors,
-            lambda output: logits_of(output, target.position).gather(1, index[:, None])[:, 0],
-        )
-        require_complete(missing.max(), self.model)
-        return float(missing.max())
+        gap = missing(self.model, inputs.tensors, target.position)
+        require_complete(gap, self.model)
+        return float(gap)
 
-    def _check_pool(self) -> None:
-        """The gradient of the logits knows which final positions they were read from."""
+    def _head_kind(self) -> str | None:
+        """None where explain does not take the model."""
         try:
-            kind = self.head.kind
-        except UnsupportedModelError:  # explain does not take it, so nothing is read from it
-            return
-        if kind != "sequence":
-            return
-        task = self.task(SENTENCES[0], None, Request(truncate=True))
+            return self.head.kind
+        except UnsupportedModelError:
+            return None
+
+    def _prove_pool(self, task: Task) -> None:
+        if self.head.kind == "sequence":
+            prove_once(self.model, ("pool", self.head.pool), lambda: self._check_pool(task))
+
+    def _check_pool(self, task: Task) -> None:
+        """The gradient of a classifier's logits knows which final positions they were read from."""
         tensors = self.encoder.collate([task.encoded]).tensors
-        with torch.enable_grad(), evaluating(self.model):
+        with (
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            evaluating(self.model),
+            entering(self.model, "embedding", lambda x: x.detach().requires_grad_()),  # weights may be frozen
+        ):
+            tensors = {name: tensor.clone() for name, tensor in tensors.items()}
             output = network(self.model)(**tensors, output_hidden_states=True, return_dict=True)
-            if not output.hidden_states[-1].requires_grad:  # every weight is frozen
-                return
             (slope,) = torch.autograd.grad(output.logits.sum(), output.hidden_states[-1])
         read = slope[0].abs().amax(-1).nonzero().flatten().tolist()
         if read != ([task.position] if task.position is not None else list(range(len(task.encoded.ids)))):
@@ -363,6 +367,17 @@ def _pair(text: Text) -> tuple[str, str | None]:
     if isinstance(text, tuple | list) and len(text) == 2:
         return text[0], text[1]
     raise UsageError(f"texts holds {text!r}: give a str, or two of them as a pair")
+
+
+def _require_finite(method: str, scores: Scores, logits: Tensor | None) -> None:
+    """Numbers that are not finite explain nothing."""
+    if logits is not None:
+        require_finite(logits)
+    if not bool(scores.tokens.isfinite().all()):
+        raise AltiError(
+            f"{method} gives scores that are not finite (nan or infinite) for this text: load the model with "
+            "dtype='float32' (--dtype float32), or use another method"
+        )
 
 
 @contextmanager

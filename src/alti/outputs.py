@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedConfig
 
-from alti._errors import UnsupportedModelError
+from alti._errors import AltiError, UnsupportedModelError
 
 Kind = Literal["softmax", "sigmoid", "value"]
 
@@ -31,6 +31,15 @@ def logits_of(output: Any, position: Tensor | None) -> Tensor:
             "language model, or use alti, norms or attention_rollout"
         )
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
+def require_finite(logits: Tensor) -> None:
+    """Raise for logits [B, C] that make no prediction; −inf for some outputs is fine: they cannot be."""
+    if bool(logits.isnan().any() | logits.amax(-1).isinf().any()):
+        raise AltiError(
+            "the model's prediction for this text is not finite (nan or infinite): load it with dtype='float32' "
+            "(--dtype float32), and look at its weights if that does not help"
+        )
 
 
 def kind_of(config: PreTrainedConfig, classes: int) -> Kind:

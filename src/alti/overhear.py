@@ -74,12 +74,18 @@ def _overheard(before: str | None) -> str:
     if before is not None and before.startswith(PREFIX):  # a walk inside a walk
         return before
 
-    def attention(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any) -> Any:
+    def attention(
+        module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, *args: Any, **kwargs: Any
+    ) -> Any:
         eager, listener = _eager(module), _listener.get()
         if listener is None:
-            return ALL_ATTENTION_FUNCTIONS.get_interface(before, eager)(module, query, key, value, *args, **kwargs)
+            plain = ALL_ATTENTION_FUNCTIONS.get_interface(before, eager)
+            return plain(module, query, key, value, attention_mask, *args, **kwargs)
         query, key, value = listener.receive(query, key, value)
-        output, probs = eager(module, query, key, value, *args, **kwargs)
+        attention_mask, blind = _meant(attention_mask, before, query.dtype)
+        output, probs = eager(module, query, key, value, attention_mask, *args, **kwargs)
+        if blind is not None:
+            output, probs = output.masked_fill(blind.transpose(1, 2), 0), probs.masked_fill(blind, 0)
         groups = probs.shape[1] // value.shape[1]  # heads that share a key and a value
         listener.hear(probs, value if groups == 1 else value.repeat_interleave(groups, dim=1))
         return output, probs
@@ -90,14 +96,37 @@ def _overheard(before: str | None) -> str:
         shown = ALL_MASK_ATTENTION_FUNCTIONS["sdpa"](*args, **{**kwargs, "allow_is_causal_skip": False})
         if shown is None or (not capturing() and shown.all()):
             return None  # nothing is masked: spares every layer an addition of its size
-        dtype = kwargs.get("dtype", torch.float32)
-        # float64's lowest number is -inf to the many families whose softmax is float32: nan where all is masked
-        lowest = max(torch.finfo(dtype).min, torch.finfo(torch.float32).min)
-        return torch.zeros_like(shown, dtype=dtype).masked_fill_(~shown, lowest)
+        return _added(shown, kwargs.get("dtype", torch.float32))
 
     AttentionInterface.register(PREFIX + str(before), attention)
     AttentionMaskInterface.register(PREFIX + str(before), mask)
     return PREFIX + str(before)
+
+
+def _added(shown: Tensor, dtype: torch.dtype) -> Tensor:
+    """What eager attention adds to its scores [B, H, T, S]: 0 where a key is shown, −inf where it is not.
+
+    A row without any key is padding: it gets one finite number everywhere, since a nan would spread from there. That
+    number is one of float32: many families take the softmax of float64 scores in it.
+    """
+    lowest = max(torch.finfo(dtype).min, torch.finfo(torch.float32).min)
+    added = torch.zeros_like(shown, dtype=dtype).masked_fill_(~shown, -torch.inf)
+    return added.masked_fill_(~shown.any(-1, keepdim=True), lowest)
+
+
+def _meant(mask: Any, implementation: str | None, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
+    """A mask as eager attention takes it, and its rows without a key [B, H, T, 1] where it may have some.
+
+    A mask of four dimensions reaches attention as the user gave it. All implementations but eager take booleans, for
+    keys that are shown, and give nothing to a row without any; eager attention would add them up as numbers.
+    """
+    if mask is not None and not isinstance(mask, Tensor):
+        raise UnsupportedModelError(
+            f"a {type(mask).__name__} cannot be read as a mask: pass a tensor of two dimensions"
+        )
+    if mask is None or mask.dtype != torch.bool or implementation in (None, "eager"):
+        return mask, None
+    return _added(mask, dtype), ~mask.any(-1, keepdim=True)
 
 
 def _eager(module: nn.Module) -> Callable[..., tuple[Tensor, Tensor]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from inspect import signature
 from threading import RLock
 from typing import Any
 
@@ -72,6 +73,13 @@ def _layers(module: nn.Module, path: list[str]) -> Iterator[nn.Module]:
     for name, child in module.named_children():
         if path[0] in ("*", name):
             yield from _layers(child, path[1:])
+
+
+def call(model: PreTrainedModel, inputs: Mapping[str, Any]) -> Any:
+    """Run a model on inputs as it is, without a cache of keys and values, which would be made in vain."""
+    # without a cache transformers takes positions that start anew for several texts
+    cached = "use_cache" in signature(model.forward).parameters and "position_ids" not in inputs
+    return model(**{"return_dict": True, **({"use_cache": False} if cached else {}), **inputs})
 
 
 @contextmanager

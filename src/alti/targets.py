@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from torch import Tensor, nn
-from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from alti._errors import UnsupportedModelError, UsageError
+from alti.families import POOLS
 from alti.outputs import kind_of, probabilities
 from alti.structure import family_of, network, stacks_of
 
@@ -48,10 +49,7 @@ class Head:
                 f"explain does not take the head of {name} ({family}): load the checkpoint as one of "
                 f"{', '.join('Auto…' + ending for ending in list(KINDS)[:4])} or AutoModel"
             )
-        pool = family_of(inner).pool
-        if pool.startswith("config:"):
-            pool = getattr(inner.config, pool.removeprefix("config:"))
-        return cls(kinds[0] if kinds else "encoder", "first" if pool == "cls" else pool, inner.config)
+        return cls(kinds[0] if kinds else "encoder", _pool(inner), inner.config)
 
     @property
     def takes_batches(self) -> bool:
@@ -140,6 +138,20 @@ class Head:
         if kind_of(self.config, len(logits)) == "value":
             return index, label, None
         return index, label, float(probabilities(logits, self.config)[index])
+
+
+def _pool(inner: PreTrainedModel) -> str:
+    """The position that a family's classifier reads, where its config says so too."""
+    pool = family_of(inner).pool
+    if not pool.startswith("config:"):
+        return pool
+    field = pool.removeprefix("config:")
+    said = getattr(inner.config, field, None)
+    pool = "first" if said == "cls" else str(said)
+    if pool not in POOLS:
+        family = inner.config.model_type
+        raise UnsupportedModelError(f"this {family} model has {field} = {said!r}: alti reads cls, {', '.join(POOLS)}")
+    return pool
 
 
 def _token_index(tokenizer: PreTrainedTokenizerBase, size: int, target: int | str, name: str) -> int:

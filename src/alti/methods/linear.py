@@ -7,7 +7,8 @@ from alti.linear import View, gap, linear_view, require_complete
 from alti.methods.layerwise import maps_of
 from alti.methods.registry import Inputs, Scores, Target, method
 from alti.mixing import contributions
-from alti.outputs import contrast, logits_of
+from alti.outputs import contrast, logits_of, require_finite
+from alti.proofs import prove_complete
 from alti.structure import network
 
 
@@ -48,6 +49,7 @@ def absence(
     `value` and what attention answers counting `response`; and, `messages` times, all that it sent, replaced by what
     the others send.
     """
+    prove_complete(model, inputs.tensors, inputs.mask, target.position)
     view = linear_view(model, inputs.tensors, value=value, response=response)
     spoken = _contrast(model, view, target)
     slope, *slopes = torch.autograd.grad(spoken.sum(), [view.start, *(sent.mixed for sent in view.messages)])
@@ -60,6 +62,7 @@ def absence(
 @method
 def alti_logit(model: nn.Module, inputs: Inputs, target: Target, *, kernel: str = "auto") -> Scores:
     """ALTI-logit: signed effects of the messages that attention carries, traced back to the input with ALTI."""
+    prove_complete(model, inputs.tensors, inputs.mask, target.position)
     maps, *_ = maps_of(model, inputs, lambda block: contributions(block, kernel=kernel), hold_last=True)
     view = linear_view(model, inputs.tensors)
     value = _contrast(model, view, target)
@@ -76,6 +79,7 @@ def alti_logit(model: nn.Module, inputs: Inputs, target: Target, *, kernel: str 
 def _contrast(model: nn.Module, view: View, target: Target) -> Tensor:
     with torch.enable_grad():
         logits = logits_of(view.output, target.position)
+        require_finite(logits.detach())
         index = target.chosen(logits)
         alone = target.against is None
         return contrast(logits, index, network(model).config) if alone else target.of(logits, index)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from alti._errors import UsageError
+from alti.proofs import prove_output, prove_structure
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +98,17 @@ def summary_of(name: str) -> str:
 
 
 def run(name: str, model: nn.Module, inputs: Inputs, target: Target, *, layers: bool = True, **options: Any) -> Scores:
-    """Call a method by name, its options checked."""
+    """Call a method by name, its options checked, on a model that is proved to be what it is taken for."""
     known = validate(name, options)
     asked = {"layers": layers} if "layers" in known else {}
     plain = torch.autocast(inputs.mask.device.type, enabled=False)
     with torch.inference_mode(False), torch.enable_grad(), plain:  # whatever the caller is in the middle of
-        return METHODS[name](model, inputs.cloned(), target.cloned(), **asked, **options)
+        inputs, target = inputs.cloned(), target.cloned()
+        if reads_model(name):
+            prove_structure(model, inputs.tensors, inputs.mask)
+        scores = METHODS[name](model, inputs, target, **asked, **options)
+        prove_output(name, scores.output, model, inputs.tensors)
+        return scores
 
 
 def validate(name: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -133,9 +139,14 @@ def validate_options(what: str, options: dict[str, Any], own: dict[str, Any]) ->
             raise UsageError(f"{what} takes {option} as {like}, like {own[option]!r}, not {value!r}")
 
 
+def reads_model(name: str) -> bool:
+    """Whether a method's scores depend on the model at all: chance does not."""
+    return name != "random"
+
+
 def reads_class(name: str) -> bool:
     """Whether a method explains one class: maps of the layers, and chance, say the same of every class."""
-    return "layers" not in options_of(name) and name != "random"
+    return "layers" not in options_of(name) and reads_model(name)
 
 
 def blind(name: str, options: dict[str, Any]) -> str:
