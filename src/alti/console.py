@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from alti._errors import LoadError, UsageError
-from alti.pieces import plain
+from alti.characters import plain
 
 if TYPE_CHECKING:
     from alti.attribution import Attribution

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from alti._errors import UsageError
-from alti.pieces import plain
+from alti.characters import plain
 
 EMPTY = "–"
 

@@ -10,19 +10,9 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, TextIO
 
 from alti._errors import UsageError
+from alti.characters import harmless, plain
 from alti.colours import BETWEEN, DARK, LIGHT, STEPS, Scale, Theme, paint, paint_256, rgb
-from alti.pieces import (
-    Piece,
-    chance_of,
-    harmless,
-    label_of,
-    method_of,
-    passages,
-    plain,
-    rest_of,
-    scale_of,
-    told_rest,
-)
+from alti.pieces import Piece, chance_of, label_of, method_of, passages, rest_of, scale_of, told_rest
 
 if TYPE_CHECKING:
     from alti.attribution import Attribution

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from alti import LoadError, UsageError
+from alti.characters import harmless, plain
 from alti.cli.shared import Device, Dtype, Json, ModelName, PairColumn, by_commas, open_model
 from alti.console import bar, note, resumable, say
-from alti.pieces import harmless, plain
 
 
 def bench(

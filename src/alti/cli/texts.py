@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from alti import AltiError, LoadError, UsageError
+from alti.characters import plain
 from alti.cli.shared import (
     Against,
     Bars,
@@ -22,7 +23,6 @@ from alti.cli.shared import (
     open_model,
 )
 from alti.console import Lines, drawing, note, save, say, show, watched, writable
-from alti.pieces import plain
 
 COMPARED = "alti,absence,linear,input_x_gradient,attention_rollout"
 

@@ -11,11 +11,12 @@ from alti import html, latex
 from alti._errors import AltiError, UsageError
 from alti.attribution import Attribution
 from alti.bench import default_methods, parsed
+from alti.characters import visible
 from alti.loading import load
 from alti.methods import METHODS, options_of, reads_class, summary_of, validate
 from alti.model import Model, Request
 from alti.outputs import kind_of, logits_of, probabilities
-from alti.pieces import passages, visible
+from alti.pieces import passages
 from alti.structure import evaluating, network, stacks_of
 from alti.web.settings import Settings
 

@@ -10,10 +10,9 @@ from starlette.applications import Starlette
 from alti._errors import AltiError, UsageError
 from alti.console import note
 from alti.web.app import create
+from alti.web.connections import CONNECTIONS, Connection
 from alti.web.settings import Settings
 from alti.web.worker import Worker
-
-CONNECTIONS = 256
 
 
 def serve(settings: Settings, *, browser: bool = False) -> None:
@@ -59,6 +58,7 @@ def server(app: Starlette, worker: Worker) -> uvicorn.Server:
         app,
         log_level="error",
         log_config=None,
+        http=Connection,
         ws="none",
         lifespan="off",
         limit_concurrency=CONNECTIONS,

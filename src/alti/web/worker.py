@@ -13,8 +13,8 @@ from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from alti._errors import AltiError, UsageError
+from alti.characters import harmless
 from alti.console import note
-from alti.pieces import harmless
 from alti.web.settings import Refused, Settings
 
 LONGEST = 400  # characters of a sentence
