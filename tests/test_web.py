@@ -90,6 +90,9 @@ def test_models_are_described(client):
     assert {"absence", "linear", "alti_logit", "gradient", "integrated_gradients", "occlusion"} <= reads
     assert not reads & {"alti", "norms", "globenc", "attention", "attention_rollout", "random"}
     assert told["limits"]["tokens"] == 512
+    slow = {one["name"]: one["largest"] for one in told["methods"] if one["many_passes"]}
+    assert slow == {"integrated_gradients": 200, "occlusion": 200}
+    assert {one["largest"] for one in told["methods"] if one["name"] not in slow} == {1000}
 
 
 def test_a_view_has_all_that_the_page_shows(client, model):

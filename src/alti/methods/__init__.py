@@ -16,6 +16,7 @@ from alti.methods.registry import (
     reads_class,
     run,
     summary_of,
+    takes_many_passes,
     validate,
     validate_options,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "reads_class",
     "run",
     "summary_of",
+    "takes_many_passes",
     "validate",
     "validate_options",
 ]
