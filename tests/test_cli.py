@@ -463,7 +463,7 @@ def test_a_plot_that_cannot_be(run, folder, tmp_path):
     assert "--plot go with one TEXT" in err
 
 
-HOSTILE = "\x1b[31m\x07\x9b1m\u202e\u2066"  # escapes, a bell, a C1 control and overrides of the direction
+HOSTILE = "\x1b[31m\x07\x9b1m\u202e\u2066"  # an escape, a bell, a C1 control, two overrides
 CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 SHOWN = "␛[31m␇"
 
@@ -493,7 +493,8 @@ def test_names_of_a_model_do_not_control_the_terminal(run, hostile, arguments):
 
 
 def test_json_keeps_names_as_they_are(run, hostile):
-    _, out, _ = run("explain", "A clever film", "--target", "0", "-m", hostile, "--json", "--method", "linear")
+    asked = ("--target", "0", "-m", hostile, "--json", "--method", "linear")
+    _, out, _ = run("explain", "A clever film", *asked)
     assert not CONTROLS.search(out)
     assert json.loads(out)["label"] == f"bad{HOSTILE}"
 
@@ -513,9 +514,11 @@ def test_names_of_a_bench_do_not_control_the_terminal(run, folder, tmp_path, for
 def test_labels_of_training_do_not_control_the_terminal(run, tmp_path):
     tiny.saved(tmp_path / "checkpoint", head="AutoModel")
     data = tmp_path / f"data{HOSTILE}.csv"
-    data.write_text(f"text,label\na clever film,good{HOSTILE}\na bad plot,bad{HOSTILE}\n", encoding="utf-8")
+    rows = f"text,label\na clever film,good{HOSTILE}\na bad plot,bad{HOSTILE}\n"
+    data.write_text(rows, encoding="utf-8")
     out = tmp_path / f"out{HOSTILE}"
-    code, said, err = run("train", tmp_path / "checkpoint", out, "--data", data, "--epochs", "1", "--saves", "0")
+    asked = ("--data", data, "--epochs", "1", "--saves", "0")
+    code, said, err = run("train", tmp_path / "checkpoint", out, *asked)
     assert code == 0
     assert not CONTROLS.search(said + err)
     assert f"labels bad{SHOWN}" in said
@@ -540,9 +543,9 @@ def test_an_error_does_not_control_the_terminal(run, arguments):
 
 
 def test_files_that_are_written_do_not_control_the_terminal(run, folder, tmp_path):
-    files = {"--html": f"a{HOSTILE}.html", "--latex": f"a{HOSTILE}.tex", "--plot": f"a{HOSTILE}.png"}
-    for option, name in files.items():
-        code, _, err = run("explain", "A clever film", "-m", folder, option, tmp_path / name)
+    for option, ending in {"--html": "html", "--latex": "tex", "--plot": "png"}.items():
+        file = tmp_path / f"a{HOSTILE}.{ending}"
+        code, _, err = run("explain", "A clever film", "-m", folder, option, file)
         assert (code, err.count("\n")) == (0, 1)
         assert not CONTROLS.search(err)
         assert f"a{SHOWN}" in err

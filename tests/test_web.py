@@ -468,13 +468,15 @@ def received(connection):
 def test_a_request_with_two_lengths_is_refused(server, address, length):
     body = b'{"text": "smuggled"}'
     both = b"Content-Length: %d\r\nTransfer-Encoding: chunked\r\n" % length
-    head = b"POST %s HTTP/1.1\r\nHost: localhost\r\n%sContent-Type: application/json\r\n\r\n" % (address.encode(), both)
+    head = b"POST %s HTTP/1.1\r\nHost: localhost\r\n" % address.encode()
+    head += both + b"Content-Type: application/json\r\n\r\n"
     behind = b"GET /api/models HTTP/1.1\r\nHost: localhost\r\n\r\n"
     answer = sent(server, head + b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body) + behind)
     head, _, said = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400 ")
     assert b"\r\nconnection: close" in head.lower()
-    assert json.loads(said)["error"].startswith("The request has both Content-Length and Transfer-Encoding")  # alone
+    sentence = json.loads(said)["error"]  # the only answer
+    assert sentence.startswith("The request has both Content-Length and Transfer-Encoding")
 
 
 @pytest.fixture
@@ -488,8 +490,8 @@ def impatient(server, monkeypatch):
 UNFINISHED = {
     "nothing": b"",
     "half a header": b"GET / HTTP/1.1\r\nHost: loc",
-    "no body": b"POST /api/explain HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    b"Content-Length: 9\r\n\r\n",
+    "no body": b"POST /api/explain HTTP/1.1\r\nHost: localhost\r\n"
+    b"Content-Type: application/json\r\nContent-Length: 9\r\n\r\n",
     "half a body": b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 90\r\n\r\nhalf",
     "a second request": b"GET /icon.svg HTTP/1.1\r\nHost: localhost\r\n\r\nGET / HT",
 }
@@ -520,8 +522,8 @@ def test_a_request_at_work_is_not_dropped(impatient):
     answer = httpx.post(f"{impatient}/api/explain", json=slow, timeout=60, trust_env=False)
     assert answer.elapsed.total_seconds() > 1.2
     assert answer.status_code == 200
-    with httpx.Client(base_url=impatient, trust_env=False) as client:  # each request has its own time
-        for _ in range(5):
+    with httpx.Client(base_url=impatient, trust_env=False) as client:
+        for _ in range(5):  # each request has its own time
             assert client.get("/icon.svg").status_code == 200
             time.sleep(0.4)
 
@@ -530,7 +532,8 @@ LARGE = 32 << 20  # bytes: more than the system keeps for a connection
 
 
 async def large(scope, receive, send):
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % LARGE)]})
+    headers = [(b"content-length", b"%d" % LARGE)]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": bytes(LARGE)})
 
 
@@ -575,7 +578,8 @@ def test_a_client_has_only_so_many_connections(impatient):
         time.sleep(0.2)
         answer = sent(impatient, b"")
         assert answer.startswith(b"HTTP/1.1 503 ")
-        assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"].startswith("Too many connections")
+        sentence = json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
+        assert sentence.startswith("Too many connections")
     finally:
         for connection in held:
             connection.close()

@@ -127,7 +127,8 @@ class Table:
         wide = self._columns_with(lambda cell: cell.interval is not None)
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow([_text(self.columns[0]), *chain.from_iterable(map(_headings, self.columns[1:], wide))])
+        headings = map(_headings, self.columns[1:], wide)
+        writer.writerow([_text(self.columns[0]), *chain.from_iterable(headings)])
         for name, cells in self.rows:
             writer.writerow([_text(name), *chain.from_iterable(map(_numbers, cells, wide))])
         return out.getvalue()
@@ -212,7 +213,7 @@ def _headings(name: str, wide: bool) -> list[str]:
 def _text(cell: str) -> str:
     """A string as a cell of a CSV file: a quote in front keeps spreadsheets from computing it."""
     safe = f"'{cell}" if cell.startswith(_FORMULA) and not _NUMBER.fullmatch(cell) else cell
-    return safe.replace("\r\n", "\n").replace("\r", "\n")  # csv does not quote a lone \r, which ends a row
+    return safe.replace("\r\n", "\n").replace("\r", "\n")  # csv leaves \r unquoted: a new row
 
 
 def _numbers(cell: Cell | str | None, wide: bool) -> list[str]:

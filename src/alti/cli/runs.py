@@ -93,8 +93,8 @@ def bench(
         drawn = {key_of(name): line for name, line in curves(plan, rows).items()}
         say(json.dumps({"tables": plain, "curves": drawn, "work": spent}))
     else:
-        shown = long_csv(tables) if form == "csv" else "\n".join(getattr(table, form)() for table in tables)
-        say(harmless(shown), end="")
+        each = [long_csv(tables)] if form == "csv" else [getattr(table, form)() for table in tables]
+        say(harmless("\n".join(each)), end="")
     passes, single, seconds = (f"{spent.get(key, 0):,.0f}" for key in ("passes", "unbatched", "seconds"))
     note(f"{passes} forward passes in {seconds} s, {single} if one by one; rows in {out}")
 
@@ -136,4 +136,5 @@ def train(
         say(json.dumps(card))
         return
     measured = "" if card["accuracy"] is None else f", accuracy {card['accuracy']:.3f} on {card['validation_texts']}"
-    say(plain(f"{out}: trained on {card['texts']} texts{measured}; labels {', '.join(card['labels'])}"))
+    labels = ", ".join(card["labels"])
+    say(plain(f"{out}: trained on {card['texts']} texts{measured}; labels {labels}"))

@@ -84,10 +84,15 @@ _MANY_PASSES: set[Method] = set()
 def method(function: Method) -> Method: ...
 @overload
 def method(*, many_passes: bool) -> Callable[[Method], Method]: ...
-def method(function: Method | None = None, *, many_passes: bool = False) -> Method | Callable[[Method], Method]:
+def method(
+    function: Method | None = None,
+    *,
+    many_passes: bool = False,
+) -> Method | Callable[[Method], Method]:
     """Register an attribution method under its function's name.
 
-    Say `many_passes=True` of one that runs the model many times: the page computes it only when its user asks.
+    Give `many_passes=True` to one that runs the model many times: the page then computes it only
+    when its user asks.
     """
 
     def register(function: Method) -> Method:

@@ -46,9 +46,9 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def _too_many(self) -> bool:
-        addresses = [one.client[0] for one in self.connections if isinstance(one, Connection) and one.client]
-        same = addresses.count(self.client[0]) if self.client else 0
-        return same > PER_CLIENT or len(self.connections) > CONNECTIONS
+        own = [one.client for one in self.connections if isinstance(one, Connection)]
+        same = [client for client in own if client and self.client and client[0] == self.client[0]]
+        return len(same) > PER_CLIENT or len(self.connections) > CONNECTIONS
 
     def _expect(self) -> None:
         """Give the next request its time."""

@@ -158,7 +158,8 @@ function wire() {
 
 function wireMenus() {
   const question = () => {
-    if (held().length === state.methods.length) throw new Error("There is nothing to export yet: compute it first.");
+    const nothing = held().length === state.methods.length;
+    if (nothing) throw new Error("There is nothing to export yet: compute it first.");
     const [text = "", other = null] = texts().filter((text) => text.trim());
     return { ...questionOf(text), other, words: state.unit === "words" };
   };

@@ -2,8 +2,8 @@
 
 import { classesShown, quoted, targetShown } from "/cards.js";
 import { element } from "/paint.js";
-import { allow, examples, held, link, method, model, MOST, readsClass, readsPairs } from "/state.js";
-import { state, toggle, told } from "/state.js";
+import { allow, examples, held, link, method, model, MOST } from "/state.js";
+import { readsClass, readsPairs, state, toggle, told } from "/state.js";
 
 const TALLEST = 230; // pixels of a field that grows with its text
 const at = (id) => document.getElementById(id);
@@ -89,8 +89,9 @@ export function showHeld() {
   const list = new Intl.ListFormat("en").format(names);
   const many = names.length > 1;
   at("held").hidden = !names.length;
-  at("held-why").textContent = `The link chose ${list}, which ${many ? "are" : "is"} not computed yet.`;
-  at("compute").textContent = `Compute ${list}: ${many ? "they run" : "it runs"} the model many times`;
+  const [are, run] = many ? ["are", "they run"] : ["is", "it runs"];
+  at("held-why").textContent = `The link chose ${list}, which ${are} not computed yet.`;
+  at("compute").textContent = `Compute ${list}: ${run} the model many times`;
   at("link-hint").textContent = link.note;
   at("link-hint").hidden = !link.note;
 }

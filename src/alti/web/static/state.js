@@ -31,7 +31,7 @@ const START = {
 const COUNTS = ["target", "against", "position", "panel", "place", "layer", "threshold"];
 
 export const state = { ...START };
-export const link = { held: false, note: "" }; // held: methods with many passes wait until the user asks for them
+export const link = { held: false, note: "" }; // held: what takes many passes waits for the user
 export const told = { models: [], methods: [] }; // what GET /api/models said
 
 const nameOf = (spec) => spec.split(":")[0]; // alti:p=2 is alti
@@ -43,7 +43,7 @@ export const readsPairs = () => ["sequence", "encoder"].includes(model().kind);
 export const readsClass = () => state.methods.some((spec) => method(spec).classes);
 
 // Anybody can make a link: what runs the model many times is computed when the user asks for it.
-export const held = () => (link.held ? state.methods.filter((spec) => method(spec).many_passes) : []);
+export const held = () => state.methods.filter((spec) => link.held && method(spec).many_passes);
 export const allow = () => Object.assign(link, { held: false, note: "" });
 
 export function questionOf(text) {
