@@ -38,6 +38,7 @@ class Connection(H11Protocol):
             self._expect()
 
     def on_response_complete(self) -> None:
+        self.unsent = float("inf")
         self._expect()
         super().on_response_complete()
 
