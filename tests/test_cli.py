@@ -461,3 +461,91 @@ def test_a_plot_that_cannot_be(run, folder, tmp_path):
     code, _, err = run("explain", "-", "-m", folder, "--plot", tmp_path / "picture.png", stdin="hi")
     assert code == 2
     assert "--plot go with one TEXT" in err
+
+
+HOSTILE = "\x1b[31m\x07\x9b1m\u202e\u2066"  # an escape, a bell, a C1 control, two overrides
+CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+SHOWN = "␛[31m␇"
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    """A model whose name and labels hold control characters."""
+    labels = {0: f"bad{HOSTILE}", 1: f"good{HOSTILE}"}
+    folder = tmp_path_factory.mktemp("hostile") / f"tiny{HOSTILE}"
+    return tiny.saved(folder, id2label=labels, label2id={label: i for i, label in labels.items()})
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("explain", "A clever film", "-m"),
+        ("compare", "A clever film", "--methods", "alti,linear", "-m"),
+        ("check",),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_names_of_a_model_do_not_control_the_terminal(run, hostile, arguments):
+    code, out, err = run(*arguments, hostile)
+    assert code == 0
+    assert not CONTROLS.search(out + err)
+    assert f"tiny{SHOWN}" in out
+
+
+def test_json_keeps_names_as_they_are(run, hostile):
+    asked = ("--target", "0", "-m", hostile, "--json", "--method", "linear")
+    _, out, _ = run("explain", "A clever film", *asked)
+    assert not CONTROLS.search(out)
+    assert json.loads(out)["label"] == f"bad{HOSTILE}"
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "latex", "csv"])
+def test_names_of_a_bench_do_not_control_the_terminal(run, folder, tmp_path, form):
+    data = tmp_path / f"texts{HOSTILE}.txt"
+    data.write_text("A clever film\n")
+    out = tmp_path / f"rows{HOSTILE}.jsonl"
+    asked = ("--data", data, "--methods", "alti", "--out", out, "--format", form)
+    code, said, err = run("bench", "-m", folder, *asked)
+    assert code == 0
+    assert not CONTROLS.search(said + err)
+    assert f"rows{SHOWN}" in err
+
+
+def test_labels_of_training_do_not_control_the_terminal(run, tmp_path):
+    tiny.saved(tmp_path / "checkpoint", head="AutoModel")
+    data = tmp_path / f"data{HOSTILE}.csv"
+    rows = f"text,label\na clever film,good{HOSTILE}\na bad plot,bad{HOSTILE}\n"
+    data.write_text(rows, encoding="utf-8")
+    out = tmp_path / f"out{HOSTILE}"
+    asked = ("--data", data, "--epochs", "1", "--saves", "0")
+    code, said, err = run("train", tmp_path / "checkpoint", out, *asked)
+    assert code == 0
+    assert not CONTROLS.search(said + err)
+    assert f"labels bad{SHOWN}" in said
+    assert f"data{SHOWN}" in err  # the warning that there is no column 'split'
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("explain", "--file", f"/nowhere/{HOSTILE}"),
+        ("explain", "A film", "--html", f"/nowhere/{HOSTILE}"),
+        ("explain", "A film", "--plot", f"film.{HOSTILE}"),
+        ("bench", "--data", f"/nowhere/{HOSTILE}"),
+    ],
+    ids=lambda arguments: " ".join(arguments[:3]).translate({ord(c): "." for c in HOSTILE}),
+)
+def test_an_error_does_not_control_the_terminal(run, arguments):
+    code, out, err = run(*arguments)
+    assert (code > 0, out) == (True, "")
+    assert not CONTROLS.search(err)
+    assert "␛[31m" in err
+
+
+def test_files_that_are_written_do_not_control_the_terminal(run, folder, tmp_path):
+    for option, ending in {"--html": "html", "--latex": "tex", "--plot": "png"}.items():
+        file = tmp_path / f"a{HOSTILE}.{ending}"
+        code, _, err = run("explain", "A clever film", "-m", folder, option, file)
+        assert (code, err.count("\n")) == (0, 1)
+        assert not CONTROLS.search(err)
+        assert f"a{SHOWN}" in err

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import alti
-from alti.methods import Inputs, Target, options_of, run, summary_of
+from alti.methods import Inputs, Target, options_of, run, summary_of, takes_many_passes
 from alti.methods.gradients import _start
 from alti.methods.layerwise import layerwise
 from test_families import POST_NORM
@@ -222,3 +222,35 @@ def test_without_layers_the_last_one_computes_only_the_rows_it_needs():
     lean, whole = (layerwise(model, as_inputs(batch), target, draw, layers=layers) for layers in (False, True))
     assert drawn == [9, 9, 1, 9, 9, 9]  # without, then with layers
     torch.testing.assert_close(lean.tokens, whole.tokens)
+
+
+def test_which_methods_take_many_passes(monkeypatch):
+    slow = {name for name in alti.METHODS if takes_many_passes(name)}
+    assert slow == {"integrated_gradients", "occlusion"}
+    for name in ("slow", "quick"):
+        monkeypatch.setitem(alti.METHODS, name, None)
+
+    @alti.method(many_passes=True)
+    def slow():
+        """Slow."""
+
+    @alti.method
+    def quick():
+        """Quick."""
+
+    assert (slow, quick) == (alti.METHODS["slow"], alti.METHODS["quick"])
+    assert takes_many_passes("slow")
+    assert not takes_many_passes("quick")
+    alti.METHODS["slow"] = quick  # registered anew under the same name
+    assert not takes_many_passes("slow")
+
+
+@pytest.mark.parametrize("name", sorted(alti.METHODS))
+def test_a_method_that_takes_many_passes_says_so(name):
+    """Counted in texts that are read, for one text of nine tokens."""
+    model = tiny.build("bert", "AutoModelForSequenceClassification")
+    batch = tiny.inputs(model, lengths=(9,))
+    passes = []
+    model.bert.embeddings.register_forward_hook(lambda _, __, vectors: passes.append(len(vectors)))
+    run(name, model, as_inputs(batch), Target(position=torch.tensor([0])))
+    assert (sum(passes) > 4) == takes_many_passes(name), passes

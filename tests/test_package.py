@@ -19,7 +19,7 @@ MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.name != "__main__
 
 RANKS = [  # a module imports only from earlier rows
     {"_errors"},
-    {"families", "recording", "fused", "kernels", "words"},
+    {"families", "recording", "fused", "kernels", "words", "characters"},
     {"affine", "colours", "console", "structure", "outputs", "data", "tables", "metrics.registry"},
     {"pieces"},
     {"terminal", "html", "latex"},  # views: attribution imports them when called
@@ -56,7 +56,7 @@ RANKS = [  # a module imports only from earlier rows
     {"web"},
     {"web.settings"},
     {"web.questions", "web.desk", "web.worker"},
-    {"web.openapi"},
+    {"web.openapi", "web.connections"},
     {"web.app"},
     {"web.serving"},
     {"cli.shared"},

@@ -195,3 +195,33 @@ def test_several_tables_are_one_csv():
         ("two", "b", "comp", "2.0", ""),
     ]
     assert list(first.to_dict()["rows"][0]) == ["method", "comp", "comp by size"]
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n"])
+def test_a_csv_cell_is_no_formula(start):
+    name = f"{start}cmd|' /C calc'!A0"
+    table = Table(name, (name, name), ((name, (name,)),))
+    quoted = f"'{name}".replace("\r", "\n")
+    head, row = csv.reader(io.StringIO(table.csv(), newline=""))
+    assert (head, row) == ([quoted] * 2, [quoted] * 2)
+    assert next(csv.DictReader(io.StringIO(long_csv([table]), newline=""))) == {
+        **dict.fromkeys(("table", "row", "column", "value"), quoted),
+        "low": "",
+        "high": "",
+    }
+
+
+def test_a_csv_cell_with_a_number_stays_one():
+    numbers = ("-0.25", "+1", "-3e-05", "-.5")
+    rows = tuple((number, (number, Cell(-0.25, -1.0, -1e-07))) for number in numbers)
+    table = Table("-1", ("a", "b", "c"), rows)
+    for number, line in zip(numbers, table.csv().splitlines()[1:], strict=True):
+        assert line == f"{number},{number},-0.25,-1.0,-1e-07"
+    assert "'" not in long_csv([table])
+    for text in ("-1-2", "-1+cmd", "-", "-0x1", "-1\n=2"):
+        assert Table("", (text,), ()).csv().lstrip('"').startswith("'")
+
+
+def test_a_csv_cell_cannot_begin_another_row():
+    table = Table("", ("a",), (("x\r=1+1", ()), ("x\r\n=1+1", ())))
+    assert table.csv() == 'a\n"x\n=1+1"\n"x\n=1+1"\n'

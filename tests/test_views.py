@@ -14,8 +14,9 @@ import torch
 
 import alti
 from alti import html, latex, terminal
+from alti.characters import visible
 from alti.colours import BETWEEN, DARK, LIGHT, STEPS, Scale, contrast, paint, paint_256
-from alti.pieces import passages, visible
+from alti.pieces import passages
 from alti.terminal import ALL, DIM, NONE, RESET, SOME, Style
 
 import tiny

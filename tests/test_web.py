@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import json
 import re
 import select
@@ -11,6 +12,8 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
+from types import SimpleNamespace
 
 import httpx
 import numpy as np
@@ -19,7 +22,7 @@ import torch
 
 import alti
 from alti import cli, html, latex
-from alti.web import serve
+from alti.web import connections, serve, serving
 from alti.web.app import STATIC
 from alti.web.settings import Limits, Refused, Settings
 from alti.web.worker import Worker
@@ -87,6 +90,9 @@ def test_models_are_described(client):
     assert {"absence", "linear", "alti_logit", "gradient", "integrated_gradients", "occlusion"} <= reads
     assert not reads & {"alti", "norms", "globenc", "attention", "attention_rollout", "random"}
     assert told["limits"]["tokens"] == 512
+    slow = {one["name"]: one["largest"] for one in told["methods"] if one["many_passes"]}
+    assert slow == {"integrated_gradients": 200, "occlusion": 200}
+    assert {one["largest"] for one in told["methods"] if one["name"] not in slow} == {1000}
 
 
 def test_a_view_has_all_that_the_page_shows(client, model):
@@ -439,3 +445,143 @@ def test_serve_until_ctrl_c(tmp_path):
     assert "anyone who can reach this machine on port" in err
     assert "no password" in err
     assert "Traceback" not in err
+
+
+def sent(server, data, seconds=10.0):
+    """What the server says to bytes on a connection of their own, until it closes it."""
+    host, port = server.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=seconds) as connection:
+        connection.sendall(data)
+        return received(connection)
+
+
+def received(connection):
+    parts = []
+    with contextlib.suppress(ConnectionResetError):
+        while part := connection.recv(1 << 16):
+            parts.append(part)
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("length", [0, 5, 1000])
+@pytest.mark.parametrize("address", ["/api/explain", "/"])
+def test_a_request_with_two_lengths_is_refused(server, address, length):
+    body = b'{"text": "smuggled"}'
+    both = b"Content-Length: %d\r\nTransfer-Encoding: chunked\r\n" % length
+    head = b"POST %s HTTP/1.1\r\nHost: localhost\r\n" % address.encode()
+    head += both + b"Content-Type: application/json\r\n\r\n"
+    behind = b"GET /api/models HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    answer = sent(server, head + b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body) + behind)
+    head, _, said = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"\r\nconnection: close" in head.lower()
+    sentence = json.loads(said)["error"]  # the only answer
+    assert sentence.startswith("The request has both Content-Length and Transfer-Encoding")
+
+
+@pytest.fixture
+def impatient(server, monkeypatch):
+    """The server, with limits of connections that a test can wait for."""
+    monkeypatch.setattr(connections, "UNFINISHED", 1.0)
+    monkeypatch.setattr(connections, "PER_CLIENT", 8)
+    return server
+
+
+UNFINISHED = {
+    "nothing": b"",
+    "half a header": b"GET / HTTP/1.1\r\nHost: loc",
+    "no body": b"POST /api/explain HTTP/1.1\r\nHost: localhost\r\n"
+    b"Content-Type: application/json\r\nContent-Length: 9\r\n\r\n",
+    "half a body": b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 90\r\n\r\nhalf",
+    "a second request": b"GET /icon.svg HTTP/1.1\r\nHost: localhost\r\n\r\nGET / HT",
+}
+
+
+@pytest.mark.parametrize("name", UNFINISHED)
+def test_a_connection_that_stays_silent_is_dropped(impatient, name):
+    start = time.monotonic()
+    sent(impatient, UNFINISHED[name], seconds=4.0)
+    assert 0.9 < time.monotonic() - start < 3.0
+
+
+@pytest.mark.parametrize("name", UNFINISHED)
+def test_a_connection_that_dribbles_is_dropped(impatient, name):
+    host, port = impatient.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(UNFINISHED[name])
+        start = time.monotonic()
+        with contextlib.suppress(ConnectionError):
+            while time.monotonic() - start < 4:
+                connection.sendall(b"G")
+                time.sleep(0.1)
+    assert time.monotonic() - start < 3
+
+
+def test_a_request_at_work_is_not_dropped(impatient):
+    slow = {"text": "word " * 150, "method": "occlusion"}
+    answer = httpx.post(f"{impatient}/api/explain", json=slow, timeout=60, trust_env=False)
+    assert answer.elapsed.total_seconds() > 1.2
+    assert answer.status_code == 200
+    with httpx.Client(base_url=impatient, trust_env=False) as client:
+        for _ in range(5):  # each request has its own time
+            assert client.get("/icon.svg").status_code == 200
+            time.sleep(0.4)
+
+
+LARGE = 32 << 20  # bytes: more than the system keeps for a connection
+
+
+async def large(scope, receive, send):
+    headers = [(b"content-length", b"%d" % LARGE)]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": bytes(LARGE)})
+
+
+@pytest.fixture
+def large_answers(monkeypatch):
+    """A server of large answers, and the address it listens at."""
+    monkeypatch.setattr(connections, "UNFINISHED", 1.0)
+    http = serving.server(large, SimpleNamespace(stop=lambda: None))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = Thread(target=http.run, args=([listening],))
+        thread.start()
+        yield http, listening.getsockname()
+        http.should_exit = True
+        thread.join()
+
+
+def test_an_answer_may_be_read_slowly(large_answers):
+    with socket.create_connection(large_answers[1], timeout=10) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2)
+        size = 0
+        while part := connection.recv(2 << 20, socket.MSG_WAITALL):
+            size += len(part)
+            time.sleep(0.15)
+    assert size > 2 * LARGE  # each of two answers
+
+
+def test_an_answer_that_is_not_read_is_dropped(large_answers):
+    http, address = large_answers
+    with socket.create_connection(address) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        time.sleep(0.5)
+        assert len(http.server_state.connections) == 1
+        time.sleep(2.5)
+        assert not http.server_state.connections
+
+
+def test_a_client_has_only_so_many_connections(impatient):
+    host, port = impatient.removeprefix("http://").split(":")
+    time.sleep(1.2)  # those of other tests are closed
+    held = [socket.create_connection((host, int(port)), timeout=10) for _ in range(8)]
+    try:
+        time.sleep(0.2)
+        answer = sent(impatient, b"")
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        sentence = json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
+        assert sentence.startswith("Too many connections")
+    finally:
+        for connection in held:
+            connection.close()
+    time.sleep(0.2)
+    assert httpx.get(f"{impatient}/", trust_env=False).status_code == 200

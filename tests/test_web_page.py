@@ -389,3 +389,113 @@ def test_rather_than_another_class(blank):
 
 def test_of_two_classes_one_is_all_others(page):
     assert page.run("document.querySelector('#rivals').hidden")
+
+
+ROWS = "[...document.querySelectorAll('.result:first-child .alti-row')]"
+ROWS += ".map(row => row.dataset.method)"
+SAYS = "document.querySelector('.alti-says strong').textContent"
+CHOSEN = "document.querySelector('#methods-chosen').textContent"
+WAITING = "!document.querySelector('#held').hidden"
+RECORDED = """window.sent = []; const fetched = window.fetch; window.fetch = (address, options) => {
+    window.sent.push([address, JSON.parse(options?.body ?? 'null')])
+    return fetched(address, options) }"""
+
+
+@pytest.fixture
+def recorded(blank):
+    """A browser that keeps what the page asks the server."""
+    script = blank.send("Page.addScriptToEvaluateOnNewDocument", source=RECORDED)["identifier"]
+    yield blank
+    blank.send("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
+
+
+def sent(page):
+    """The methods that the page asked for since the last look; a link exports nothing."""
+    questions = page.run("window.sent.splice(0)")
+    assert {address for address, _ in questions} <= {"/api/models", "/api/view"}
+    return [question["methods"] for _, question in questions if question]
+
+
+def test_a_link_starts_nothing_expensive(recorded, model):
+    show(recorded, text=TEXT, methods="alti,occlusion", export="html", format="html", keep=1)
+    assert sent(recorded) == [["alti"]]
+    same(scores(recorded), model.explain(TEXT))
+    assert recorded.run(ROWS) == ["alti"]
+    assert recorded.run(CHOSEN) == "alti, occlusion"
+    assert recorded.run("document.querySelector('#methods [value=occlusion]').checked") is True
+    assert "occlusion" in recorded.run("location.hash")
+    called = "document.querySelector('#compute').textContent"
+    assert recorded.run(WAITING)
+    assert recorded.run(called) == "Compute occlusion: it runs the model many times"
+    recorded.run(CHOOSE.format(1, "class"))  # is no wish for it
+    recorded.wait(f"{READY} && {SAYS} === 'positive'")
+    assert sent(recorded) == [["alti"]]
+    recorded.click("#compute")
+    recorded.wait(f"{READY} && {ROWS}.length === 2")
+    same(scores(recorded, "occlusion"), model.explain(TEXT, method="occlusion", target="positive"))
+    assert not recorded.run(WAITING)
+    assert recorded.run("document.activeElement.id") == "results"
+    recorded.run(CHOOSE.format(0, "class"))
+    recorded.wait(f"{READY} && {SAYS} === 'negative'")
+    assert sent(recorded) == [["alti", "occlusion"]] * 2
+
+
+def test_a_link_to_nothing_but_expensive_methods(recorded):
+    methods = "integrated_gradients,occlusion"
+    show(recorded, text="A clever film", methods=methods, other="A dull film")
+    assert sent(recorded) == [["alti"]] * 2  # for the prediction and the layers; it has no row
+    assert recorded.run("document.querySelectorAll('.result').length") == 2
+    assert recorded.run(ROWS) == []
+    called = recorded.run("document.querySelector('#compute').textContent")
+    assert called == "Compute integrated_gradients and occlusion: they run the model many times"
+    recorded.click("#keep summary")
+    recorded.click("[aria-label='Copy as JSON']")
+    toast = "document.querySelector('#toast').textContent"
+    recorded.wait(f"{toast}.startsWith('There is nothing to export yet')")
+    assert sent(recorded) == []
+    recorded.key("Escape")
+    recorded.run("document.querySelector('#compute').focus()")
+    recorded.key("Enter")
+    recorded.wait(f"{READY} && {ROWS}.length === 2")
+
+
+def test_an_address_that_changes_starts_nothing_expensive(recorded, model):
+    show(recorded)
+    write(recorded, "A gorgeous film")
+    sent(recorded)
+    recorded.run("location.hash = '#text=A+dull+film&methods=occlusion'")
+    recorded.wait(f"{READY} && {WAITING} && {SAYS} === 'negative'")
+    assert sent(recorded) == [["alti"]]
+    recorded.run("document.querySelector('#text').select()")
+    recorded.type("A clever film")
+    recorded.wait(f"{READY} && {ROWS}.includes('occlusion')")
+    same(scores(recorded, "occlusion"), model.explain("A clever film", method="occlusion"))
+    assert not recorded.run(WAITING)
+
+
+def test_ticking_a_method_asks_for_it(recorded):
+    show(recorded, text=TEXT, methods="alti,occlusion")
+    recorded.click("#methods summary")
+    recorded.click("#methods [value=norms]")  # asks for another
+    recorded.wait(f"{READY} && {ROWS}.join() === 'alti,norms'")
+    for _ in range(2):  # off and on
+        recorded.click("#methods [value=occlusion]")
+    recorded.wait(f"{READY} && {ROWS}.includes('occlusion')")
+    assert sent(recorded)[-1] == ["alti", "norms", "occlusion"]
+    recorded.key("Escape")
+
+
+@pytest.mark.parametrize("steps", ["1000000", "1e99", "-1000000"])
+def test_a_link_has_limits(recorded, steps):
+    show(recorded, text="good", methods=f"alti:p=2,integrated_gradients:steps={steps}")
+    hint = recorded.run("document.querySelector('#link-hint').textContent")
+    wanted = f"Methods: the link asks for integrated_gradients with steps={steps}, but a link may"
+    assert hint.startswith(wanted)
+    assert recorded.run("document.querySelector('#link-hint').getClientRects().length") > 0
+    assert "steps=200" in recorded.run(CHOSEN).replace("-", "")
+    assert sent(recorded) == [["alti:p=2"]]
+    show(recorded, text="good", methods="alti:p=2,integrated_gradients:steps=200:baseline=zero")
+    assert recorded.run("document.querySelector('#link-hint').hidden") is True
+    recorded.click("#compute")
+    recorded.wait(f"{READY} && {ROWS}.length === 2")
+    assert recorded.run("document.querySelector('#error').hidden") is True

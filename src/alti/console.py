@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from alti._errors import LoadError, UsageError
+from alti.characters import plain
 
 if TYPE_CHECKING:
     from alti.attribution import Attribution
@@ -50,7 +51,12 @@ class Lines:
 
     def tell(self, done: int) -> None:
         empty = f", {self.empty} empty lines passed over" if self.empty else ""
-        print(f"alti: {done} text{'' if done == 1 else 's'} explained{empty}", file=sys.stderr)
+        note(f"{done} text{'' if done == 1 else 's'} explained{empty}")
+
+
+def note(message: object) -> None:
+    """Print a line of talk on stderr, whatever the names in it hold."""
+    print(f"alti: {plain(str(message))}", file=sys.stderr)
 
 
 def say(text: str = "", end: str = "\n") -> None:
@@ -100,7 +106,7 @@ def drawing(file: Path | None, kind: str) -> "Callable[[Attribution, bool], None
     def draw(found: "Attribution", tokens: bool) -> None:
         figure = found.plot(kind, **({"words": not tokens} if kind == "tokens" else {}))
         figure.savefig(file, dpi=150)
-        print(f"alti: {file} written", file=sys.stderr)
+        note(f"{file} written")
 
     return draw
 
@@ -131,7 +137,7 @@ def write(path: Path, text: str) -> None:
         raise LoadError(f"{path} could not be written: {error.strerror}") from error
     finally:
         partial.unlink(missing_ok=True)
-    print(f"alti: {path} written", file=sys.stderr)
+    note(f"{path} written")
 
 
 @contextmanager
@@ -141,7 +147,7 @@ def resumable(out: Path, *, kept: bool = True) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         how = f"goes on from {out}" if kept else "begins anew: nothing was to be kept"
-        print(f"alti: stopped; the same command {how}", file=sys.stderr)
+        note(f"stopped; the same command {how}")
         raise SystemExit(130) from None
 
 

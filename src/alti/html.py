@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alti._errors import UsageError
+from alti.characters import visible
 from alti.colours import DARK, LIGHT, STEPS, Scale, paint
-from alti.pieces import Piece, chance_of, label_of, method_of, passages, scale_of, together, told_rest, visible
+from alti.pieces import Piece, chance_of, label_of, method_of, passages, scale_of, together, told_rest
 
 if TYPE_CHECKING:
     from alti.attribution import Attribution

@@ -11,9 +11,6 @@ from alti.words import Span, group, stripped
 if TYPE_CHECKING:
     from alti.attribution import Attribution
 
-_PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"} | {0x7F: 0x2421}
-_PICTURES |= dict.fromkeys(range(0x80, 0xA0), 0xFFFD)  # these have no picture of their own
-
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -94,11 +91,6 @@ def _filled(found: "Attribution", text: str, parts: list[tuple[Span, list[int]]]
         at = end
     if text[at:]:
         yield Piece(text[at:])
-
-
-def visible(text: str) -> str:
-    """The text with pictures in place of control characters, one for one: an escape is ␛ and does nothing."""
-    return text.translate(_PICTURES)
 
 
 def method_of(found: "Attribution") -> str:

@@ -13,9 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from alti._errors import UsageError
+from alti.characters import plain
 
 EMPTY = "–"
 
+_FORMULA = tuple("=+-@\t\r\n")  # spreadsheets compute a cell that begins with one of these
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _DRAWN_AT_ONCE = 1 << 22  # values of the bootstrap that are in memory at a time
 _LATEX = str.maketrans(
     {
@@ -124,9 +127,10 @@ class Table:
         wide = self._columns_with(lambda cell: cell.interval is not None)
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow([self.columns[0], *chain.from_iterable(map(_headings, self.columns[1:], wide))])
+        headings = map(_headings, self.columns[1:], wide)
+        writer.writerow([_text(self.columns[0]), *chain.from_iterable(headings)])
         for name, cells in self.rows:
-            writer.writerow([name, *chain.from_iterable(map(_numbers, cells, wide))])
+            writer.writerow([_text(name), *chain.from_iterable(map(_numbers, cells, wide))])
         return out.getvalue()
 
     def _grid(self, style: "_Style", digits: int) -> list[list[str]]:
@@ -169,7 +173,7 @@ class _Style:
 
 
 def _one_line(string: str) -> str:
-    return " ".join(string.split())
+    return plain(" ".join(string.split()))
 
 
 _PLAIN = _Style(_one_line, "*%s", " [%s, %s]")
@@ -191,7 +195,8 @@ def long_csv(tables: Sequence[Table]) -> str:
     for table in tables:
         for name, cells in table.rows:
             for column, cell in zip(table.columns[1:], cells, strict=True):
-                writer.writerow([table.title, name, key_of(column), *_numbers(cell, wide=True)])
+                names = map(_text, (table.title, name, key_of(column)))
+                writer.writerow([*names, *_numbers(cell, wide=True)])
     return out.getvalue()
 
 
@@ -201,14 +206,21 @@ def key_of(column: str) -> str:
 
 
 def _headings(name: str, wide: bool) -> list[str]:
-    return [name, f"{name} low", f"{name} high"] if wide else [name]
+    names = [name, f"{name} low", f"{name} high"] if wide else [name]
+    return [_text(name) for name in names]
+
+
+def _text(cell: str) -> str:
+    """A string as a cell of a CSV file: a quote in front keeps spreadsheets from computing it."""
+    safe = f"'{cell}" if cell.startswith(_FORMULA) and not _NUMBER.fullmatch(cell) else cell
+    return safe.replace("\r\n", "\n").replace("\r", "\n")  # csv leaves \r unquoted: a new row
 
 
 def _numbers(cell: Cell | str | None, wide: bool) -> list[str]:
     if isinstance(cell, Cell):
         numbers = [cell.value, *(cell.interval or (math.nan, math.nan))]
         return ["" if math.isnan(number) else repr(float(number)) for number in numbers[: 3 if wide else 1]]
-    return [cell or "", *[""] * (2 if wide else 0)]
+    return [_text(cell or ""), *[""] * (2 if wide else 0)]
 
 
 def _plain(cell: Cell | str | None) -> Any:

@@ -10,8 +10,9 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, TextIO
 
 from alti._errors import UsageError
+from alti.characters import harmless, plain
 from alti.colours import BETWEEN, DARK, LIGHT, STEPS, Scale, Theme, paint, paint_256, rgb
-from alti.pieces import Piece, chance_of, label_of, method_of, passages, rest_of, scale_of, told_rest, visible
+from alti.pieces import Piece, chance_of, label_of, method_of, passages, rest_of, scale_of, told_rest
 
 if TYPE_CHECKING:
     from alti.attribution import Attribution
@@ -20,9 +21,6 @@ ALL, SOME, NONE = 1 << 24, 256, 0  # how many colours a terminal has
 LINES, BAR = 40, 24  # of the view with bars
 MARGIN = 28  # columns for a method's name, at most
 BOLD, DIM, RESET = "\x1b[1m", "\x1b[2m", "\x1b[0m"
-
-_TURNING = dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\ufffd")  # would reorder the whole line
-_BREAKS = {0x2028: "\n", 0x2029: "\n", ord("\t"): "    ", ord("\r"): "␍"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +107,7 @@ def compare(
     to = style or Style.here()
     if bars or not to.colours:
         return _table(found, to, words)
-    names = [_plain(method_of(one)) for one in found]
+    names = [plain(method_of(one)) for one in found]
     margin = min(MARGIN, max(map(cells, names)))
     margin = 0 if to.width < 2 * margin + 20 else margin  # too narrow: the names get lines of their own
     lines, signed = [_headline(found[0], to, method=False)], False
@@ -135,12 +133,12 @@ def _beside(name: str, body: list[str], margin: int, to: Style) -> Iterator[str]
 
 
 def _headline(found: "Attribution", to: Style, *, method: bool = True) -> str:
-    label = _plain(label_of(found))
+    label = plain(label_of(found))
     chance = chance_of(found)
     chance = f"({chance})" if chance.startswith("p") else chance
     parts = [" ".join(part for part in (to.set(label, BOLD), chance) if part)]
-    parts += [_plain(method_of(found))] if method else []
-    parts += [_plain(found.model)]
+    parts += [plain(method_of(found))] if method else []
+    parts += [plain(found.model)]
     parts += [f"cut: {sum(map(len, found.cut))} characters"] if found.cut else []
     return " · ".join(part for part in parts if part)
 
@@ -152,7 +150,7 @@ def _legend(left: str, right: str, signed: bool, to: Style) -> str:
 
 
 def _whom(found: "Attribution") -> str:
-    return f"for {_plain(label_of(found))}".rstrip()
+    return f"for {plain(label_of(found))}".rstrip()
 
 
 def _bars(found: "Attribution", to: Style, words: bool) -> list[str]:
@@ -160,10 +158,10 @@ def _bars(found: "Attribution", to: Style, words: bool) -> list[str]:
     view = found.words() if words else found
     shown = list(view) if len(view) <= LINES else view.top(LINES)
     scale = Scale.of(score for _, score in shown)
-    width = max((cells(_plain(word)) for word, _ in shown), default=0)
+    width = max((cells(plain(word)) for word, _ in shown), default=0)
     lines = []
     for word, score in shown:
-        name, bar = _plain(word), _bar(scale.share(score))
+        name, bar = plain(word), _bar(scale.share(score))
         bar = to.drawn(bar, STEPS if score > 0 else -STEPS) if bar else ""
         lines.append(f"  {name}{' ' * (width - cells(name))}  {scale.number(score)}  {bar}".rstrip())
     if len(shown) < len(view):
@@ -195,11 +193,11 @@ def _table(found: "Sequence[Attribution]", to: Style, words: bool) -> str:
         sign = "+" if scale.signed else ""
         levels = [(score, scale.level(score)) for score in scores] + ([(rest, 0)] if words else [])
         columns.append([(f"{score / total:{sign}.3f}", level) for score, level in levels])
-    heads = [_plain(method_of(one)) for one in found]
+    heads = [plain(method_of(one)) for one in found]
     widths = [
         max([cells(head), *(len(text) for text, _ in column)]) for head, column in zip(heads, columns, strict=True)
     ]
-    tokens = [_plain(token) for token in views[0].tokens] + (["special tokens"] if words else [])
+    tokens = [plain(token) for token in views[0].tokens] + (["special tokens"] if words else [])
     first = max(map(cells, tokens), default=0)
     rows = [_headline(found[0], to, method=False)]
     rows.append(" " * first + "".join(f"  {to.set(f'{h:>{w}}', BOLD)}" for h, w in zip(heads, widths, strict=True)))
@@ -229,7 +227,7 @@ def _cells(passage: Iterable[Piece], scale: Scale) -> Iterator[_Cell]:
         text = piece.text or (f" {piece.tokens[0][0]}" if at else f"{piece.tokens[0][0]} ")
         dim = piece.special or piece.score is None
         level = None if dim else scale.level(piece.score or 0.0)
-        yield from (_Cell(cluster, cells(cluster), level) for cluster in _clusters(_shown(text)))
+        yield from (_Cell(cluster, cells(cluster), level) for cluster in _clusters(harmless(text)))
 
 
 def _lines(found: Iterable[_Cell], room: int) -> Iterator[list[_Cell]]:
@@ -264,15 +262,6 @@ def _joined(line: list[_Cell], to: Style) -> str:
         made += to.painted(text, level) if level is not None else text if text.isspace() else to.set(text, DIM)
         at = end
     return made
-
-
-def _plain(text: str) -> str:
-    """A name or a token on one line, its control characters made visible."""
-    return _shown(text).replace("\n", "␊")
-
-
-def _shown(text: str) -> str:
-    return visible(text.replace("\r\n", "\n")).translate(_TURNING).translate(_BREAKS)
 
 
 def _clusters(text: str) -> Iterator[str]:

@@ -10,7 +10,7 @@ import typer
 
 from alti import AltiError, UsageError, __version__
 from alti.cli import lists, runs, texts
-from alti.console import silence
+from alti.console import note, silence
 
 app = typer.Typer(
     help="Show how a Transformer mixes its input and which tokens a prediction rests on.",
@@ -35,16 +35,16 @@ for command in COMMANDS:
 
 def main() -> None:
     """Run the command line; a known error is one sentence and exit code 1, or 2 where the usage was wrong."""
-    warnings.showwarning = lambda message, *_: print(f"alti: {message}", file=sys.stderr)
+    warnings.showwarning = lambda message, *_: note(message)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without ▏ or é still gets its line
     try:
         app()
     except AltiError as error:
-        print(f"alti: {error}", file=sys.stderr)
+        note(error)
         sys.exit(2 if isinstance(error, UsageError) else 1)
     except OSError as error:  # a full disk
-        print(f"alti: the output could not be written: {error.strerror}", file=sys.stderr)
+        note(f"the output could not be written: {error.strerror}")
         silence()
         sys.exit(1)
 

@@ -1,7 +1,6 @@
 """Commands that take a data set and a while; a run that was stopped goes on."""
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,8 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from alti import LoadError, UsageError
+from alti.characters import harmless, plain
 from alti.cli.shared import Device, Dtype, Json, ModelName, PairColumn, by_commas, open_model
-from alti.console import bar, resumable, say
+from alti.console import bar, note, resumable, say
 
 
 def bench(
@@ -78,7 +78,7 @@ def bench(
     loaded = open_model(model, device, dtype)
     if not methods and (fewer := default_methods(loaded)) != PAPER:
         gone = ", ".join(spec for spec in PAPER if spec not in fewer)
-        print(f"alti: left out, for want of a second norm in {loaded.family}: {gone}", file=sys.stderr)
+        note(f"left out, for want of a second norm in {loaded.family}: {gone}")
         plan = replace(plan, methods=fewer)
     with resumable(out), bar("texts") as update:
         for step in run(plan, loaded, out):
@@ -93,9 +93,10 @@ def bench(
         drawn = {key_of(name): line for name, line in curves(plan, rows).items()}
         say(json.dumps({"tables": plain, "curves": drawn, "work": spent}))
     else:
-        say(long_csv(tables) if form == "csv" else "\n".join(getattr(table, form)() for table in tables), end="")
+        each = [long_csv(tables)] if form == "csv" else [getattr(table, form)() for table in tables]
+        say(harmless("\n".join(each)), end="")
     passes, single, seconds = (f"{spent.get(key, 0):,.0f}" for key in ("passes", "unbatched", "seconds"))
-    print(f"alti: {passes} forward passes in {seconds} s, {single} if one by one; rows in {out}", file=sys.stderr)
+    note(f"{passes} forward passes in {seconds} s, {single} if one by one; rows in {out}")
 
 
 def train(
@@ -135,4 +136,5 @@ def train(
         say(json.dumps(card))
         return
     measured = "" if card["accuracy"] is None else f", accuracy {card['accuracy']:.3f} on {card['validation_texts']}"
-    say(f"{out}: trained on {card['texts']} texts{measured}; labels {', '.join(card['labels'])}")
+    labels = ", ".join(card["labels"])
+    say(plain(f"{out}: trained on {card['texts']} texts{measured}; labels {labels}"))

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from alti import AltiError, LoadError, UsageError
+from alti.characters import plain
 from alti.cli.shared import (
     Against,
     Bars,
@@ -21,7 +22,7 @@ from alti.cli.shared import (
     by_commas,
     open_model,
 )
-from alti.console import Lines, drawing, save, say, show, watched, writable
+from alti.console import Lines, drawing, note, save, say, show, watched, writable
 
 COMPARED = "alti,absence,linear,input_x_gradient,attention_rollout"
 
@@ -114,7 +115,7 @@ def compare(
     writable("--latex", latex)
     specs = [parsed(spec) for spec in by_commas(methods)]
     if against is not None and (blind := [name for name, _ in specs if not reads_class(name)]):
-        print(f"alti: left out, being the same for every class: {', '.join(blind)}", file=sys.stderr)
+        note(f"left out, being the same for every class: {', '.join(blind)}")
         specs = [spec for spec in specs if spec.name not in blind]
     loaded = open_model(model, device, dtype)
     asked: dict[str, Any] = {"target": target, "against": against, "position": position}
@@ -148,7 +149,7 @@ def check(
         return
     worst = [f"worst error {max(found):.1e} in {dtype}" for dtype, found in errors.items()]
     worst += [] if gap is None else [f"linear view complete to {gap:.1e}"]
-    say(f"{loaded.name} ({family}): {len(errors[name])} blocks, {', '.join(worst)}: exact")
+    say(f"{plain(loaded.name)} ({family}): {len(errors[name])} blocks, {', '.join(worst)}: exact")
 
 
 def serve(

@@ -17,6 +17,7 @@ from alti.methods.registry import (
     reads_model,
     run,
     summary_of,
+    takes_many_passes,
     validate,
     validate_options,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "reads_model",
     "run",
     "summary_of",
+    "takes_many_passes",
     "validate",
     "validate_options",
 ]

@@ -50,7 +50,7 @@ def input_x_gradient(
     return Scores(aggregated(products, aggregate, inputs), output=output, vectors=products)
 
 
-@method
+@method(many_passes=True)
 def integrated_gradients(
     model: nn.Module,
     inputs: Inputs,

@@ -15,7 +15,7 @@ from alti.structure import evaluating, network
 AT_ONCE = 64  # shortened texts that go through the model together
 
 
-@method
+@method(many_passes=True)
 def occlusion(
     model: nn.Module, inputs: Inputs, target: Target, *, removal: Literal["delete", "mask"] = "delete"
 ) -> Scores:

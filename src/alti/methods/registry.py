@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints, overload
 
 import torch
 from torch import Tensor, nn
@@ -78,12 +78,36 @@ class Scores:
 Method = Callable[..., Scores]  # (model, inputs, target, *, options) -> Scores
 
 METHODS: dict[str, Method] = {}
+_MANY_PASSES: set[Method] = set()
 
 
-def method(function: Method) -> Method:
-    """Register an attribution method under its function's name."""
-    METHODS[function.__name__] = function
-    return function
+@overload
+def method(function: Method) -> Method: ...
+@overload
+def method(*, many_passes: bool) -> Callable[[Method], Method]: ...
+def method(
+    function: Method | None = None,
+    *,
+    many_passes: bool = False,
+) -> Method | Callable[[Method], Method]:
+    """Register an attribution method under its function's name.
+
+    Give `many_passes=True` to one that runs the model many times: the page then computes it only
+    when its user asks.
+    """
+
+    def register(function: Method) -> Method:
+        METHODS[function.__name__] = function
+        if many_passes:
+            _MANY_PASSES.add(function)
+        return function
+
+    return register if function is None else register(function)
+
+
+def takes_many_passes(name: str) -> bool:
+    """Whether a method runs the model many times for one text."""
+    return METHODS[name] in _MANY_PASSES
 
 
 def options_of(name: str) -> dict[str, Any]:

@@ -27,6 +27,10 @@ STATIC = Path(__file__).with_name("static")
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 READING = 10.0  # seconds for the body of a request
 DRAINED = 64  # times the limit of a body that is read and thrown away, so that its sender hears why
+TWO_LENGTHS = (
+    "The request has both Content-Length and Transfer-Encoding, so it is not clear where it ends: "
+    "send only one of them."
+)
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
@@ -97,6 +101,11 @@ class Guard:
         if self.hosts and _host(Request(scope)) not in self.hosts:
             sentence = "This server answers to localhost only: open it under the address that alti serve printed."
             await _error(421, sentence)(scope, receive, guarded)
+            return
+        if {"content-length", "transfer-encoding"} <= set(Request(scope).headers):
+            answer = _error(400, TWO_LENGTHS)  # a proxy in front may go by the other one
+            answer.headers["Connection"] = "close"
+            await answer(scope, receive, guarded)
             return
         await self.app(scope, receive, guarded)
 

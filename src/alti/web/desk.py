@@ -11,17 +11,19 @@ from alti import html, latex
 from alti._errors import AltiError, UsageError
 from alti.attribution import Attribution
 from alti.bench import default_methods, parsed
+from alti.characters import visible
 from alti.loading import load
-from alti.methods import METHODS, options_of, reads_class, summary_of, validate
+from alti.methods import METHODS, options_of, reads_class, summary_of, takes_many_passes, validate
 from alti.model import Model, Request
 from alti.outputs import kind_of, logits_of, probabilities
-from alti.pieces import passages, visible
+from alti.pieces import passages
 from alti.structure import evaluating, network, stacks_of
 from alti.web.settings import Settings
 
 CLASSES = 20  # whose probabilities the page shows
 LABELS = 200  # that the page offers
 LARGEST = 1000  # number that an option may have: steps of integrated gradients take memory
+LARGEST_OF_LINKS = 200  # the same for an option that a link gives to a method with many passes
 SECOND_NORM = ("globenc", "alti_ln2")
 
 
@@ -42,7 +44,14 @@ class Desk:
         return {
             "models": [_described(name, model, self.limits.tokens) for name, model in self.models.items()],
             "methods": [
-                {"name": name, "what": summary_of(name), "classes": reads_class(name), "options": _own(name)}
+                {
+                    "name": name,
+                    "what": summary_of(name),
+                    "classes": reads_class(name),
+                    "options": _own(name),
+                    "many_passes": takes_many_passes(name),
+                    "largest": LARGEST_OF_LINKS if takes_many_passes(name) else LARGEST,
+                }
                 for name in METHODS
             ],
         }

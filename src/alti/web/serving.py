@@ -1,7 +1,6 @@
 """Opens the address, waits for the models and serves until it is stopped."""
 
 import socket
-import sys
 import webbrowser
 from threading import Timer
 
@@ -9,34 +8,33 @@ import uvicorn
 from starlette.applications import Starlette
 
 from alti._errors import AltiError, UsageError
+from alti.console import note
 from alti.web.app import create
+from alti.web.connections import CONNECTIONS, Connection
 from alti.web.settings import Settings
 from alti.web.worker import Worker
-
-CONNECTIONS = 256
 
 
 def serve(settings: Settings, *, browser: bool = False) -> None:
     """Serve until Ctrl-C. The address goes to stdout, talk to stderr."""
     listening = _listening(settings.host, settings.port)
     if not settings.local:
-        print(
-            f"alti: {settings.host} is not a loopback address: anyone who can reach this machine on port "
-            f"{listening.getsockname()[1]} can use the model, and there is no password",
-            file=sys.stderr,
+        note(
+            f"{settings.host} is not a loopback address: anyone who can reach this machine on port "
+            f"{listening.getsockname()[1]} can use the model, and there is no password"
         )
-    print("alti: loading", file=sys.stderr)
+    note("loading")
     worker = Worker(settings)
     try:
         app = create(worker, worker.load(), settings)
         address = _address(settings, listening)
         print(address, flush=True)
-        print("alti: Ctrl-C ends it", file=sys.stderr)
+        note("Ctrl-C ends it")
         if browser:
             Timer(0.3, webbrowser.open, [address]).start()
         server(app, worker).run(sockets=[listening])
     except KeyboardInterrupt:
-        print("alti: stopped", file=sys.stderr)
+        note("stopped")
     finally:
         worker.stop()
         listening.close()
@@ -60,6 +58,7 @@ def server(app: Starlette, worker: Worker) -> uvicorn.Server:
         app,
         log_level="error",
         log_config=None,
+        http=Connection,
         ws="none",
         lifespan="off",
         limit_concurrency=CONNECTIONS,

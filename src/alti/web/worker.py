@@ -13,6 +13,8 @@ from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from alti._errors import AltiError, UsageError
+from alti.characters import harmless
+from alti.console import note
 from alti.web.settings import Refused, Settings
 
 LONGEST = 400  # characters of a sentence
@@ -145,7 +147,7 @@ class Worker:
 def _work(pipe: Connection, settings: Settings) -> None:
     """The process: load the models, then answer until nobody is there to ask."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends this process
-    warnings.showwarning = lambda message, *_: print(f"alti: {message}", file=sys.stderr)
+    warnings.showwarning = lambda message, *_: note(message)
     for known in ("the same for every target", "not for or against what"):  # the page says it beside the method
         warnings.filterwarnings("ignore", message=f".*{known}")
     try:
@@ -175,7 +177,7 @@ def _answered(answer: Callable[[dict[str, Any]], bytes], asked: dict[str, Any]) 
     except AltiError as error:
         return 422, _sentence(error)
     except Exception:
-        traceback.print_exc()
+        print(harmless(traceback.format_exc()), end="", file=sys.stderr)
         return 500, "Something went wrong inside alti; the server's terminal says what."
 
 

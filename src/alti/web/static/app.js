@@ -1,11 +1,12 @@
 // The page: asks the server, and connects controls, state and cards.
 
 import { fill, show, showGraph, targetShown } from "/cards.js";
-import { grow, showClasses, showControls } from "/controls.js";
+import { grow, showClasses, showControls, showHeld } from "/controls.js";
 import { keep } from "/keep.js";
 import { unpacked } from "/mixing.js";
 import { element } from "/paint.js";
-import { address, fit, questionOf, recall, remember, rememberSoon, state, texts, told } from "/state.js";
+import { address, allow, fit, held, questionOf } from "/state.js";
+import { recall, remember, rememberSoon, state, texts, told } from "/state.js";
 
 const PAUSE = 300; // milliseconds without a key before a text is explained
 const SILENT = "The server does not answer: is alti serve still running?";
@@ -32,8 +33,10 @@ async function ask(address, question, signal) {
 
 async function viewOf(text, signal) {
   if (!text.trim()) return null;
+  const chosen = state.methods;
   const view = await (await ask("/api/view", questionOf(text), signal)).json();
-  return { ...view, maps: unpacked(view.mixing) };
+  const rows = view.rows.filter((row) => chosen.includes(row.method));
+  return { ...view, rows, maps: unpacked(view.mixing) };
 }
 
 // Explain what the state says; a request that is still on its way is called off.
@@ -43,6 +46,7 @@ async function refresh() {
   const mine = (asking = new AbortController());
   document.body.setAttribute("aria-busy", "true");
   remember();
+  showHeld();
   let wrong = "";
   try {
     const answers = await Promise.allSettled(texts().map((text) => viewOf(text, mine.signal)));
@@ -92,6 +96,7 @@ function wire() {
   for (const name of ["text", "pair", "other"]) {
     on(name, "input", (field) => {
       Object.assign(state, { [name]: field.value, place: null });
+      allow();
       grow(field);
       soon();
     });
@@ -128,6 +133,11 @@ function wire() {
   });
   on("add", "click", addPair);
   on("compare", "click", compare);
+  on("compute", "click", () => {
+    allow();
+    refresh();
+    at("results").focus(); // the button is gone
+  });
   on("theme", "click", switchTheme);
   on("link", "click", copyLink);
   wireMenus();
@@ -148,6 +158,8 @@ function wire() {
 
 function wireMenus() {
   const question = () => {
+    const nothing = held().length === state.methods.length;
+    if (nothing) throw new Error("There is nothing to export yet: compute it first.");
     const [text = "", other = null] = texts().filter((text) => text.trim());
     return { ...questionOf(text), other, words: state.unit === "words" };
   };

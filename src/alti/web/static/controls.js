@@ -2,7 +2,8 @@
 
 import { classesShown, quoted, targetShown } from "/cards.js";
 import { element } from "/paint.js";
-import { examples, method, model, MOST, readsClass, readsPairs, state, toggle, told } from "/state.js";
+import { allow, examples, held, link, method, model, MOST } from "/state.js";
+import { readsClass, readsPairs, state, toggle, told } from "/state.js";
 
 const TALLEST = 230; // pixels of a field that grows with its text
 const at = (id) => document.getElementById(id);
@@ -40,6 +41,7 @@ export function grow(field) {
 function showExamples(refresh) {
   const take = (text, i) => () => {
     Object.assign(state, { text, place: null, target: null, against: null });
+    allow();
     showControls(refresh);
     at("examples").children[i].focus(); // it was made again
     refresh();
@@ -79,6 +81,19 @@ function showMethods(refresh) {
         offered.filter((one) => one.classes),
       ),
     );
+}
+
+// What a link chose and nobody has asked for yet.
+export function showHeld() {
+  const names = [...new Set(held().map((spec) => method(spec).name))];
+  const list = new Intl.ListFormat("en").format(names);
+  const many = names.length > 1;
+  at("held").hidden = !names.length;
+  const [are, run] = many ? ["are", "they run"] : ["is", "it runs"];
+  at("held-why").textContent = `The link chose ${list}, which ${are} not computed yet.`;
+  at("compute").textContent = `Compute ${list}: ${run} the model many times`;
+  at("link-hint").textContent = link.note;
+  at("link-hint").hidden = !link.note;
 }
 
 const labels = new Map(); // of classes that were offered once: a chosen one stays, also when it is no longer likely

@@ -31,6 +31,7 @@ const START = {
 const COUNTS = ["target", "against", "position", "panel", "place", "layer", "threshold"];
 
 export const state = { ...START };
+export const link = { held: false, note: "" }; // held: what takes many passes waits for the user
 export const told = { models: [], methods: [] }; // what GET /api/models said
 
 const nameOf = (spec) => spec.split(":")[0]; // alti:p=2 is alti
@@ -41,8 +42,14 @@ export const examples = () => (EXAMPLES[model().kind] ?? EXAMPLES.sequence)(mode
 export const readsPairs = () => ["sequence", "encoder"].includes(model().kind);
 export const readsClass = () => state.methods.some((spec) => method(spec).classes);
 
+// Anybody can make a link: what runs the model many times is computed when the user asks for it.
+export const held = () => state.methods.filter((spec) => link.held && method(spec).many_passes);
+export const allow = () => Object.assign(link, { held: false, note: "" });
+
 export function questionOf(text) {
-  const { model, methods, position } = state;
+  const { model, position } = state;
+  const rest = state.methods.filter((spec) => !held().includes(spec));
+  const methods = rest.length ? rest : ["alti"]; // the prediction and the layers are shown anyway
   const text_pair = state.pair?.trim() ? state.pair : null;
   const [target, against] = readsClass() ? [state.target, state.against] : [null, null];
   return { model, text, text_pair, methods, target, against, position };
@@ -89,6 +96,23 @@ export function recall() {
   if (state.threshold !== null) state.threshold = Math.min(50, Math.max(1, state.threshold));
   if (state.panel > 1 || state.other === null) state.panel = 0;
   fit(kept.has("text"));
+  Object.assign(link, { held: true, note: "" });
+  state.methods = [...new Set(state.methods.map(limited))];
+}
+
+// A method as a link writes it, its numbers no larger than the page takes from a link.
+function limited(spec) {
+  const { name, options, largest } = method(spec);
+  const kept = spec.split(":").slice(1).map((option) => {
+    const [key, value] = option.split("=");
+    if (!Object.hasOwn(options, key) || !(Math.abs(Number(value)) > largest)) return option;
+    const taken = Math.sign(value) * largest;
+    link.note =
+      `Methods: the link asks for ${name} with ${option.slice(0, 40)}, ` +
+      `but a link may give at most ${largest}: the page takes ${taken}.`;
+    return `${key}=${taken}`;
+  });
+  return [name, ...kept].join(":");
 }
 
 // Another model has other methods, and may read another kind of text.
@@ -105,6 +129,7 @@ export function fit(keepsText) {
 }
 
 export function toggle(name, on) {
+  if (on && method(name).many_passes) allow();
   const order = told.methods.map((one) => one.name);
   const rest = state.methods.filter((spec) => nameOf(spec) !== name);
   state.methods = on ? [...rest, name] : rest;
