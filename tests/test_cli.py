@@ -449,6 +449,18 @@ def test_a_plot(run, folder, tmp_path, kind):
     assert file.read_text().startswith("<?xml")
 
 
+def test_a_plot_is_written_as_a_whole(run, folder, tmp_path, monkeypatch):
+    (tmp_path / "null.png").symlink_to("/dev/null")
+    code, _, err = run("explain", "hi", "-m", folder, "--plot", tmp_path / "null.png")
+    assert (code, "is a device or a pipe, which cannot be replaced: give a file" in err) == (2, True)
+    (tmp_path / "null.png").unlink()
+    (tmp_path / "old.png").write_text("old")
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    code, _, err = run("explain", "hi", "-m", folder, "--plot", tmp_path / "old.png")
+    assert (code, err) == (1, f"alti: {tmp_path / 'old.png'} could not be written: No space left on device\n")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("old.png", "old")]
+
+
 def test_a_plot_that_cannot_be(run, folder, tmp_path):
     for arguments, message in (
         (("--plot", tmp_path / "picture.txt"), "has no ending of a picture: choose from"),

@@ -19,9 +19,9 @@ MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.name != "__main__
 
 RANKS = [  # a module imports only from earlier rows
     {"_errors"},
-    {"families", "recording", "fused", "kernels", "words"},
+    {"families", "files", "recording", "fused", "kernels", "words"},
     {"affine", "colours", "console", "structure", "outputs", "data", "tables", "metrics.registry"},
-    {"pieces"},
+    {"pieces", "stored"},
     {"terminal", "html", "latex"},  # views: attribution imports them when called
     {"overhear", "carrying"},
     {"comparing"},
