@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tokenizers import Tokenizer
 
 import alti
 from alti.bench import PAPER, Plan, curves, default_methods, load_rows, parsed, run, summary, work
@@ -381,8 +382,15 @@ def test_changed_data_weights_or_dtype_are_noticed(plan, model, data, tmp_path):
     file = tmp_path / "rows.jsonl"
     finished(plan, model, file)
     other = alti.Model(tiny.speaking("bert", "AutoModelForSequenceClassification", seed=1), tiny.tokenizer())
-    with pytest.raises(alti.UsageError, match="the dtype and the weights changed since"):
+    with pytest.raises(alti.UsageError, match="the dtype and the model changed since"):
         finished(plan, other, file)
+    words = json.loads(model.tokenizer.backend_tokenizer.to_str())
+    words["normalizer"] = None
+    changed = alti.Model(
+        model.model, type(model.tokenizer)(tokenizer_object=Tokenizer.from_str(json.dumps(words)), **tiny.ROLES)
+    )
+    with pytest.raises(alti.UsageError, match="but the model changed since: name another file"):
+        finished(plan, changed, file)
     data.write_text(data.read_text().replace("clever", "clumsy"))
     with pytest.raises(alti.UsageError, match="but the data changed since: name another file"):
         finished(plan, model, file)

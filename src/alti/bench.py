@@ -315,8 +315,8 @@ def _cut(header: Row, content: bytes) -> bool:
 
 
 def _fingerprint(plan: Plan, model: Model) -> dict[str, str]:
-    """What a name does not say: hashes of the data and of the weights, and the dtype."""
-    found = {"dtype": model.dtype, "weights": model.fingerprint()}
+    """What a name does not say: hashes of the data and of the model, and the dtype."""
+    found = {"dtype": model.dtype, "model": model.fingerprint()}
     data = fingerprint(plan.data)
     return found if data is None else {**found, "data": data}
 

@@ -1,6 +1,5 @@
 """A model with its tokenizer, ready to explain texts."""
 
-import hashlib
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from alti._errors import AltiError, DecompositionError, LoadError, UnsupportedMo
 from alti.attribution import Attribution
 from alti.blocks import check, walk
 from alti.encoding import Encoded, Encoder
+from alti.fingerprints import fingerprint
 from alti.graphs import ABLE, GRAIN, Recorder
 from alti.linear import completeness, require_complete
 from alti.methods import Inputs, Target
@@ -27,7 +27,6 @@ from alti.outputs import logits_at, logits_of
 from alti.structure import evaluating, family_of, network, stacks_of
 from alti.targets import Head
 
-SAMPLED = 64  # numbers of a tensor, or up to twice as many, that its fingerprint reads
 LISTED = 40  # tokens in a message
 WINDOW = 16  # batches whose texts explain_all sorts by length
 SENTENCES = ("A clever blend of fact and fiction.", "Nobody expected the second half to drag quite so badly, did they?")
@@ -345,12 +344,12 @@ class Model:
             )
 
     def fingerprint(self) -> str:
-        """A hash that tells one set of weights from another: names, shapes and numbers from all over each tensor."""
-        digest = hashlib.sha256()
-        for name, tensor in network(self.model).state_dict().items():
-            some = tensor.flatten()[:: max(1, tensor.numel() // SAMPLED)]
-            digest.update(f"{name} {list(tensor.shape)} {some.tolist()}".encode())
-        return digest.hexdigest()[:16]
+        """A hash of every weight, of the settings that change results, and of the tokenizer.
+
+        Computed at each call, not kept: weights can change in place, and a hash of before would be
+        wrong. A benchmark asks once per run.
+        """
+        return fingerprint(self.model, self.tokenizer)
 
     def in_float32(self) -> "Model":
         """A copy that computes in float32."""
