@@ -404,6 +404,18 @@ def test_train(run, tmp_path):
     assert (code, "choose text or mask" in err) == (2, True)
 
 
+def test_training_that_goes_wrong_is_a_failure(run, tmp_path):
+    tiny.saved(tmp_path / "checkpoint")
+    data = tmp_path / "data.csv"
+    data.write_text("text,label\na clever film,1\na bad plot,0\n")
+    asked = ("--data", data, "--split", "", "--validation", "", "--epochs", "4", "--rate", "1e36")
+    code, out, err = run("train", tmp_path / "checkpoint", tmp_path / "out", *asked)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert "is not finite at step 2 of 4" in err
+    assert "train with a smaller rate (--rate), into another folder" in err
+    assert not (tmp_path / "out" / "card.json").exists()
+
+
 def test_a_reader_who_leaves_is_no_failure(tmp_path):
     file = tmp_path / "texts.txt"
     file.write_text("\ufeffA clever film\nA dull film\n", encoding="utf-8")

@@ -21,7 +21,7 @@ RANKS = [  # a module imports only from earlier rows
     {"_errors"},
     {"families", "files", "recording", "fused", "kernels", "words"},
     {"affine", "colours", "console", "structure", "outputs", "data", "tables", "metrics.registry"},
-    {"fingerprints", "pieces", "stored"},
+    {"fingerprints", "pieces", "resuming", "stored"},
     {"terminal", "html", "latex"},  # views: attribution imports them when called
     {"overhear", "carrying"},
     {"comparing"},
