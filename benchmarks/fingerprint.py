@@ -1,4 +1,4 @@
-"""What Model.fingerprint costs: seconds, and as a multiple of one forward pass of 128 tokens in the same run.
+"""What Model.fingerprint costs: seconds, and how many forward passes of 128 tokens that is.
 
 python benchmarks/fingerprint.py                  # on the GPU, where there is one
 """
@@ -38,7 +38,8 @@ def main() -> None:
     }.items():
         count = sum(p.numel() for p in model.model.parameters())
         hashing, forward = seconds(model.fingerprint), seconds(lambda model=model: passed(model))
-        print(f"{name:10}  {count / 1e6:8.1f} M  {hashing:9.3f} s  {forward:8.4f} s  {hashing / forward:5.1f}")
+        ratio = hashing / forward
+        print(f"{name:10}  {count / 1e6:8.1f} M  {hashing:9.3f} s  {forward:8.4f} s  {ratio:5.1f}")
 
 
 def passed(model: alti.Model) -> None:

@@ -438,7 +438,7 @@ def test_fingerprints_read_the_tokenizer():
 
     same = rebuilt(plain)
     assert of(same) == of(tokenizer)
-    same(["a film", "plot"], padding=True, truncation=True, max_length=4)  # settings of a call stay in it
+    same(["a film", "plot"], padding=True, truncation=True, max_length=4)  # which stays in it
     assert of(same) == of(tokenizer)
     others = [
         None,

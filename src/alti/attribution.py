@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1  # of to_dict() and save(); a reader refuses what is newer than itself
 REQUIRED = {"text", "tokens", "offsets", "scores", "special", "method"}
+LOADING = (OSError, SafetensorError, KeyError, ValueError, TypeError, RuntimeError, MemoryError)
 PLOTS = ("tokens", "matrix", "layers", "graph")
 
 
@@ -109,11 +110,11 @@ class Attribution:
         return rollout(self.layers[: layer % count + 1], rescale=not common)
 
     def to_dict(self, *, checksum: bool = False) -> dict[str, Any]:
-        """Plain lists, numbers and strings, ready for JSON; AltiError where JSON has no such number.
+        """Plain lists, numbers and strings, ready for JSON; AltiError where a number is not finite.
 
-        Every number is finite: nan and infinity are refused rather than written as null, from which
-        nobody could tell what was there. A dict may be changed by hand, so it carries no checksum;
-        with checksum=True it does, and from_dict refuses it once a text or a number is another.
+        JSON has no nan and no infinity, and a null in their place would not say which it was. A
+        dict may be changed by hand, so it carries no checksum; with checksum=True it does, and
+        from_dict refuses it once a text or a number is another.
         """
         plain = self._fields()
         sums = {"checksum": stored.checksum(self, plain)} if checksum else {}
@@ -132,13 +133,14 @@ class Attribution:
     def from_dict(cls, plain: dict[str, Any]) -> Self:
         """What to_dict() gave, also after a round trip through JSON.
 
-        Types, sizes, offsets and segments are checked, and the checksum where there is one: LoadError
-        for whatever cannot be right.
+        Types, sizes, offsets and segments are checked, and the checksum where there is one;
+        LoadError for whatever cannot be right.
         """
         try:
             return cls._from_dict(plain)
         except ValueError as error:
-            raise LoadError(f"attribution {error}: it was not written by alti, or is damaged") from None
+            then = "it was not written by alti, or is damaged"
+            raise LoadError(f"attribution {error}: {then}") from None
 
     @classmethod
     def _from_dict(cls, plain: Any) -> Self:
@@ -146,12 +148,12 @@ class Attribution:
             raise ValueError("is not an object with named fields")
         plain = dict(plain)
         version, dtype = plain.pop("format", None), plain.pop("dtype", "float32")
-        if isinstance(version, bool) or version != FORMAT:
-            shown = stored.shown(version)
-            raise LoadError(f"attribution has format {shown}, and this version of alti reads {FORMAT}: update alti")
+        if type(version) is not int or version != FORMAT:
+            has, reads = stored.shown(version), f"this version of alti reads {FORMAT}"
+            raise LoadError(f"attribution has format {has}, and {reads}: update alti")
         if not isinstance(dtype, str) or dtype not in stored.DTYPES:
             raise ValueError(f"dtype {stored.shown(dtype)} is none of {', '.join(stored.DTYPES)}")
-        given = plain.pop("checksum", "")
+        checksums = [plain.pop("checksum")] if "checksum" in plain else []
         if unknown := sorted(plain.keys() - {f.name for f in fields(cls)}):
             names = ", ".join(ascii(name[:40])[1:-1] for name in unknown[:5])
             raise LoadError(f"attribution has unknown fields {names}: update alti")
@@ -161,18 +163,19 @@ class Attribution:
         stored.require(found)
         if found.scores.dtype != stored.DTYPES[dtype]:
             raise ValueError(f"scores is {found.scores.dtype}, not {dtype}")
-        if given != "" and given != stored.checksum(found, plain):
+        if checksums and checksums != [stored.checksum(found, plain)]:
             raise LoadError("attribution does not match its checksum: it was changed or damaged")
         return found
 
     def save(self, path: str | Path) -> None:
-        """Write everything to one file: a safetensors file whose header holds the texts as JSON. No pickle.
+        """Write everything to one file: safetensors, the texts as JSON in its header. No pickle.
 
-        The file is replaced as a whole and has a checksum, which load verifies. Refused like in
-        to_dict: numbers that are not finite.
+        The file is written as a whole and has a checksum, which load verifies. Numbers that are not
+        finite are refused, as in to_dict.
         """
         plain = self._fields()
-        tensors = {name: t.contiguous() for name in stored.TENSORS if (t := plain.pop(name)) is not None}
+        given = {name: plain.pop(name) for name in stored.TENSORS}
+        tensors = {name: t.contiguous() for name, t in given.items() if t is not None}
         texts = {"format": FORMAT, "dtype": stored.name_of(self.scores.dtype), **plain}
         # beside the JSON, where readers of format 1 that know no checksum pass over it
         metadata = {"alti": json.dumps(texts), "checksum": stored.checksum(self, plain)}
@@ -180,28 +183,30 @@ class Attribution:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read what save() wrote, checked as in from_dict; files from before checksums are read too."""
+        """Read what save() wrote, checked as in from_dict; files without a checksum are read."""
         require_file(path, "a file written by Attribution.save")
         try:
             with safe_open(path, "pt") as file:
                 metadata = dict(file.metadata() or {})
                 plain = json.loads(metadata.pop("alti"))
                 sums = {"checksum": metadata.pop("checksum")} if "checksum" in metadata else {}
-                if metadata:
-                    raise ValueError("its header has more entries than alti writes")
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                names = file.keys()
+                if metadata or not stored.TENSORS.keys() >= set(names):
+                    raise ValueError("it holds more than alti writes")
+                tensors = {name: file.get_tensor(name) for name in names}
                 found = cls.from_dict({**plain, **sums, **tensors})
         except LoadError as error:
             raise LoadError(f"{path}: {error}") from None
-        except (OSError, SafetensorError, KeyError, ValueError, TypeError, RecursionError) as error:
+        except LOADING as error:
             reason = " ".join(str(error).split())[:200]
-            raise LoadError(f"{path} is not a file written by Attribution.save ({reason})") from None
+            what = "is not a file written by Attribution.save"
+            raise LoadError(f"{path} {what} ({reason})") from None
         return found._owned()
 
     def _owned(self) -> Self:
         """The same with tensors of its own: those of an open file would change with it."""
-        layers = None if self.layers is None else self.layers.clone()
-        return replace(self, scores=self.scores.clone(), special=self.special.clone(), layers=layers)
+        given = {name: getattr(self, name) for name in stored.TENSORS}
+        return replace(self, **{name: t.clone() for name, t in given.items() if t is not None})
 
     def __str__(self) -> str:
         return self.render()

@@ -111,7 +111,7 @@ def drawing(file: Path | None, kind: str) -> "Callable[[Attribution, bool], None
 
 
 def writable(option: str, path: Path | None) -> None:
-    """Refuse a file that cannot be written before any work is done for it; pipes and devices can."""
+    """Refuse a file that cannot be written, before any work is done for it."""
     if path is None or (is_stream(path) and os.access(path, os.W_OK)):
         return
     require_target(path, f"{option} {path}")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from alti.structure import network
 
-AT_ONCE = 1 << 22  # numbers of a tensor that are copied at a time: no model needs more room than that
+AT_ONCE = 1 << 22  # numbers of a tensor that are copied at a time
 BESIDE_THE_RESULTS = {  # settings that differ between models which compute the same
     "_name_or_path",
     "architectures",  # the class itself is hashed
@@ -76,7 +76,7 @@ def _settings(value: Any) -> Any:
 
 
 def _tokenizer(tokenizer: Any) -> dict[str, Any]:
-    """Vocabulary, merges, normalizer and all else in tokenizer.json, and which tokens are special."""
+    """Vocabulary, merges, normalizer: all of tokenizer.json, and which tokens are special."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         plain = {"class": type(tokenizer).__name__, "vocabulary": tokenizer.get_vocab()}

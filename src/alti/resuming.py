@@ -1,4 +1,4 @@
-"""What a training run leaves behind to go on from: states that prove to be whole, and of which run."""
+"""What a training run leaves behind to go on from: states that prove to be whole and its own."""
 
 import hashlib
 import json
@@ -99,4 +99,5 @@ def _read(file: Path) -> Run | None:
 def _require_same(content: Run, run: Run, folder: Path) -> None:
     if other := [key for key, value in run.items() if content.get(key) != value]:
         were = ", ".join(f"{key} = {content.get(key)!r}" for key in other)
-        raise UsageError(f"{folder} is of another run ({were}): name another folder, or take that one away")
+        then = "name another folder, or take that one away"
+        raise UsageError(f"{folder} is of another run ({were}): {then}")

@@ -1,4 +1,4 @@
-"""An attribution as plain data, for JSON and files: what may stand in it, and a checksum over it."""
+"""An attribution as plain data, for JSON and files: what may be in it, and a checksum over it."""
 
 import hashlib
 import json
@@ -115,9 +115,12 @@ def checksum(found: "Attribution", names: Iterable[str]) -> str:
 
 def shown(value: Any) -> str:
     """A wrong value in a sentence; what is long or nested by its type alone."""
-    if value is None or isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < 10**18):
+    if isinstance(value, str):
+        return repr(value[:40])
+    short = value is None or isinstance(value, bool | float)
+    if short or (isinstance(value, int) and abs(value) < 10**18):
         return repr(value)
-    return repr(value[:40]) if isinstance(value, str) else f"of type {type(value).__name__}"
+    return f"of type {type(value).__name__}"
 
 
 def _is_text(value: Any) -> bool:
@@ -133,9 +136,11 @@ def _is_whole(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
     try:
-        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    except OverflowError:
+        return math.isfinite(value)
+    except OverflowError:  # an int beyond any float
         return False
 
 
@@ -144,7 +149,8 @@ def _is_share(value: Any) -> bool:
 
 
 def _is_span(value: Any) -> bool:
-    return _is_list(value) and len(value) == 2 and all(map(_is_whole, value)) and value[0] <= value[1]
+    pair = _is_list(value) and len(value) == 2 and all(map(_is_whole, value))
+    return pair and bool(value[0] <= value[1])
 
 
 def _is_segment(value: Any) -> bool:
@@ -152,7 +158,8 @@ def _is_segment(value: Any) -> bool:
 
 
 def _is_numbers(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(_is_text, value)) and all(map(_is_number, value.values()))
+    named = isinstance(value, dict) and all(map(_is_text, value))
+    return named and all(map(_is_number, value.values()))
 
 
 def _is_json(value: Any, depth: int = DEPTH) -> bool:

@@ -156,12 +156,17 @@ def train(recipe: Recipe, out: str | Path, *, saves: int = SAVES, watch: Watch |
         "torch": torch.__version__,
         "transformers": transformers.__version__,
     }
+    _finish(trainer, tokenizer, folder, card)
+    return card
+
+
+def _finish(trainer: Any, tokenizer: Any, folder: Path, card: dict[str, Any]) -> None:
+    """Save the model, then say so in its card; only then nothing is left to go on from."""
     with _writing(folder):
         trainer.save_model(str(folder))
         tokenizer.save_pretrained(folder)
         write_whole(folder / CARD, (json.dumps(card, indent=2) + "\n").encode())
-    shutil.rmtree(folder / "steps", ignore_errors=True)  # finished: nothing to go on from; saves=0: never made
-    return card
+    shutil.rmtree(folder / "steps", ignore_errors=True)
 
 
 @contextmanager
@@ -308,7 +313,7 @@ class _Trainer(transformers.Trainer):
 class _Keeper(transformers.TrainerCallback):
     """Keeps the last state that is whole and whose weights are numbers.
 
-    The loss of a step is that of the weights before it, so weights are looked at before they are saved.
+    The loss of a step is that of the weights before it, so they are checked before they are saved.
     """
 
     def __init__(self, run: Run) -> None:
