@@ -26,20 +26,22 @@ LLAMA = {  # SmolLM-135M's shape
 
 def main() -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    torch.manual_seed(0)
-    llama = LlamaForCausalLM(LlamaConfig(**LLAMA)).eval().to(device)
-    embedded = alti.load(device=device)
     print(f"{device}, {torch.get_num_threads()} threads, median of {REPEATS}")
     print("model       parameters  fingerprint     forward  ratio")
-    for name, model in {
-        "embedded": embedded,
-        "Llama f32": alti.Model(llama, embedded.tokenizer, name="llama"),
-        "Llama bf16": alti.Model(llama.to(torch.bfloat16), embedded.tokenizer, name="llama"),
-    }.items():
-        count = sum(p.numel() for p in model.model.parameters())
-        hashing, forward = seconds(model.fingerprint), seconds(lambda model=model: passed(model))
-        ratio = hashing / forward
-        print(f"{name:10}  {count / 1e6:8.1f} M  {hashing:9.3f} s  {forward:8.4f} s  {ratio:5.1f}")
+    embedded = alti.load(device=device)
+    show("embedded", embedded)
+    for dtype in (torch.float32, torch.bfloat16):
+        torch.manual_seed(0)
+        llama = LlamaForCausalLM(LlamaConfig(**LLAMA)).eval().to(device, dtype)
+        model = alti.Model(llama, embedded.tokenizer, name="llama")
+        show(f"Llama {'f32' if dtype == torch.float32 else 'bf16'}", model)
+
+
+def show(name: str, model: alti.Model) -> None:
+    count = sum(p.numel() for p in model.model.parameters()) / 1e6
+    hashing, forward = seconds(model.fingerprint), seconds(lambda: passed(model))
+    ratio = hashing / forward
+    print(f"{name:10}  {count:8.1f} M  {hashing:9.3f} s  {forward:8.4f} s  {ratio:5.1f}")
 
 
 def passed(model: alti.Model) -> None:

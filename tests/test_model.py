@@ -468,3 +468,16 @@ def test_fingerprints_of_any_dtype(dtype, monkeypatch):
     weight = one.model.encoder.layer[0].output.dense.weight
     weight.data = weight.data.T.contiguous().T  # the same numbers, laid out by columns
     assert one.fingerprint() == first
+
+
+def test_fingerprints_read_the_factor_of_an_adapter():
+    peft = pytest.importorskip("peft")
+
+    def of(alpha):
+        torch.manual_seed(0)
+        adapter = peft.LoraConfig(r=2, lora_alpha=alpha, target_modules=["query", "value"])
+        model = tiny.speaking("bert", "AutoModelForSequenceClassification")
+        return alti.Model(peft.get_peft_model(model, adapter), tiny.tokenizer()).fingerprint()
+
+    assert of(4) == of(4)
+    assert of(4) != of(8)
