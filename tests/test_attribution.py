@@ -1,10 +1,15 @@
 """The result: words, ranking, relevance, files, text."""
 
 import json
+import math
+import os
+import random
+from copy import deepcopy
 from dataclasses import FrozenInstanceError, replace
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 
 import alti
@@ -183,6 +188,298 @@ def test_files_that_cannot_be_read(tmp_path):
         attribution().save(tmp_path / "no" / "folder")
     with pytest.raises(alti.LoadError, match="unknown fields colour: update alti"):
         alti.Attribution.from_dict({**attribution().to_dict(), "colour": 2})
+
+
+NAN, INF = math.nan, math.inf
+EYE = torch.eye(6).expand(2, 6, 6).tolist()
+WRONG = [  # a field, a value that it must not have, and what the sentence says
+    ("text", None, "text is not a text"),
+    ("text", "half \ud800", "text is not a text"),
+    ("text_pair", 3, "text_pair is not a text or null"),
+    ("tokens", ["[CLS]", "so", "un", "##lucky", "!"], "scores is not one finite number per token"),
+    ("tokens", ["[CLS]", "so", "un", None, "!", "[SEP]"], "tokens is not a list of texts"),
+    ("tokens", "sounu!", "tokens is not a list of texts"),
+    ("offsets", [[0, 0]] * 5, "offsets is not one pair per token"),
+    ("offsets", [[0, 0, 0]] * 6, "offsets is not a list of pairs"),
+    ("offsets", [[0, 12]] * 6, "offsets lie outside the text"),
+    ("offsets", [[-1, 2]] * 6, "offsets is not a list of pairs"),
+    ("offsets", [[3, 2]] * 6, "offsets is not a list of pairs"),
+    ("offsets", [[False, True]] * 6, "offsets is not a list of pairs"),
+    ("offsets", [["a", "b"]] * 6, "offsets is not a list of pairs"),
+    ("offsets", 7, "offsets is not a list of pairs"),
+    ("segments", [-1, 0, 0, 0, 0], "segments is not one number per token"),
+    ("segments", [-1, 0, 2, 0, 0, -1], "segments is not a list of -1, 0 and 1"),
+    ("segments", [-1, 0, False, 0, 0, -1], "segments is not a list of -1, 0 and 1"),
+    ("segments", [-1, 0, 1, 0, 0, -1], "segments name a second text, and there is none"),
+    ("scores", [0.1] * 5, "scores is not one finite number per token"),
+    ("scores", [[0.1] * 6], "scores is not one finite number per token"),
+    ("scores", [True] * 6, "scores is not one finite number per token"),
+    ("scores", ["0.1"] * 6, "scores is not one finite number per token"),
+    ("scores", [None] * 6, "scores is not one finite number per token"),
+    ("scores", [NAN] * 6, "scores is not one finite number per token"),
+    ("scores", [10**400] * 6, "scores is not one finite number per token"),
+    ("scores", None, "scores is not one finite number per token"),
+    ("scores", {}, "scores is not one finite number per token"),
+    ("special", [0] * 6, "special is not one truth value per token"),
+    ("special", [True], "special is not one truth value per token"),
+    ("layers", [[[1.0]]], "layers is not a matrix of finite numbers per layer, token by token"),
+    ("layers", [[1.0] * 6] * 6, "layers is not a matrix of finite numbers per layer"),
+    ("layers", [], "layers is not a matrix of finite numbers per layer"),
+    ("layers", [*EYE, [[1.0]]], "layers is not a matrix of finite numbers per layer"),
+    ("layers", [[[INF] * 6] * 6], "layers is not a matrix of finite numbers per layer"),
+    ("layers", "layers", "layers is not a matrix of finite numbers per layer"),
+    ("method", 5, "method is not a text"),
+    ("label", 5, "label is not a text or null"),
+    ("probability", NAN, "probability is not a number from 0 to 1 or null"),
+    ("probability", -INF, "probability is not a number from 0 to 1 or null"),
+    ("probability", 1.5, "probability is not a number from 0 to 1 or null"),
+    ("probability", True, "probability is not a number from 0 to 1 or null"),
+    ("probability", "0.5", "probability is not a number from 0 to 1 or null"),
+    ("target", 0.5, "target is not a whole number from 0 on or null"),
+    ("target", -1, "target is not a whole number from 0 on or null"),
+    ("position", True, "position is not a whole number from 0 on or null"),
+    ("position", 6, "position 6 is behind the last token"),
+    ("cut", "rest", "cut is not a list of texts"),
+    ("cut", None, "cut is not a list of texts"),
+    ("model", None, "model is not a text"),
+    ("options", None, "options is not an object"),
+    ("options", {"p": NAN}, "options is not an object"),
+    ("extra", {"gap": NAN}, "extra is not an object of finite numbers"),
+    ("extra", {"gap": "0"}, "extra is not an object of finite numbers"),
+    ("extra", [], "extra is not an object of finite numbers"),
+    ("format", True, "has format True"),
+    ("format", None, "has format None"),
+    ("dtype", "__class__", "dtype '__class__' is none of float16, bfloat16, float32, float64"),
+    ("dtype", "load", "dtype 'load' is none of"),
+    ("dtype", "int64", "dtype 'int64' is none of"),
+    ("dtype", None, "dtype None is none of"),
+    ("dtype", ["float32"], "is none of"),
+    ("checksum", "0" * 16, "does not match its checksum"),
+    ("checksum", None, "does not match its checksum"),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "message"), WRONG)
+def test_a_dict_with_a_wrong_value_is_one_sentence(field, value, message):
+    plain = {**attribution(layers=torch.tensor(EYE)).to_dict(), field: value}
+    with pytest.raises(alti.LoadError, match=message) as caught:
+        alti.Attribution.from_dict(plain)
+    assert "\n" not in str(caught.value)
+
+
+def nested(depth: int):
+    value = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def test_what_is_no_attribution_at_all():
+    for plain in ([], None, "text", 5, {1: 2}, {"format": 1, 2: 3}):
+        with pytest.raises(alti.LoadError):
+            alti.Attribution.from_dict(plain)
+    for field in attribution().to_dict():
+        with pytest.raises(alti.LoadError):
+            alti.Attribution.from_dict({**attribution().to_dict(), field: nested(100_000)})
+
+
+def test_fields_that_have_a_default_may_be_missing():
+    plain = attribution().to_dict()
+    for field in plain.keys() - alti.attribution.REQUIRED - {"format"}:
+        alti.Attribution.from_dict({key: value for key, value in plain.items() if key != field})
+    whole = alti.Attribution.from_dict({**plain, "probability": 1, "scores": [0, 1, 0, 0, 0, 0]})
+    assert (whole.probability, whole.scores.dtype) == (1.0, torch.float32)
+
+
+JUNK = (
+    None,
+    True,
+    0,
+    -1,
+    10**30,
+    10**400,
+    0.5,
+    NAN,
+    INF,
+    "",
+    "x",
+    "\ud800",
+    [],
+    [[]],
+    [None],
+    {},
+    {"a": 1},
+    [[1, 2, 3]],
+)
+
+
+def mutated(value, chance: random.Random):
+    """The same JSON with one thing somewhere in it changed, taken out or doubled."""
+    if isinstance(value, dict | list) and value and chance.random() < 0.85:
+        keys = list(value) if isinstance(value, dict) else range(len(value))
+        key = chance.choice(keys)
+        change = chance.random()
+        if change < 0.1:
+            del value[key]
+        elif change < 0.2 and isinstance(value, list):
+            value.append(value[key])
+        else:
+            value[key] = mutated(value[key], chance)
+        return value
+    return chance.choice(JUNK)
+
+
+def test_no_dict_is_read_wrong_whatever_is_changed_in_it():
+    chance = random.Random(0)
+    plain = json.loads(json.dumps(attribution(layers=torch.tensor(EYE)).to_dict(checksum=True)))
+    refused = []
+    for number in range(1000):
+        given = mutated(deepcopy(plain), chance)
+        if isinstance(given, dict) and number % 2:
+            given.pop("checksum", None)
+        try:
+            found = alti.Attribution.from_dict(given)
+        except alti.LoadError as error:
+            refused.append(str(error))
+            continue
+        if "checksum" in given:
+            assert same(found, alti.Attribution.from_dict(plain))
+        json.dumps(found.to_dict(), allow_nan=False)  # what was read can be shown and written again
+        found.words().render(), found.to_html()
+    assert 500 < len(refused) < 1000
+    assert "\n" not in "".join(refused)
+
+
+def test_every_changed_byte_of_a_file_is_noticed(tmp_path):
+    found = attribution(layers=torch.tensor(EYE), text="So unlucky! é 😀")
+    found.save(tmp_path / "good")
+    content, file, chance = (tmp_path / "good").read_bytes(), tmp_path / "bad", random.Random(0)
+    refused = []
+    for place in range(len(content)):
+        for byte in (content[place] ^ 1 << chance.randrange(8), chance.randrange(256)):
+            file.write_bytes(content[:place] + bytes([byte]) + content[place + 1 :])
+            try:
+                assert same(alti.Attribution.load(file), found)
+            except alti.LoadError as error:
+                refused.append(str(error))
+    assert len(refused) > 1.9 * len(content)
+    assert "\n" not in "".join(refused)
+
+
+def test_files_that_were_cut_or_grew_are_noticed(tmp_path):
+    found = attribution()
+    found.save(tmp_path / "good")
+    content, file, chance = (tmp_path / "good").read_bytes(), tmp_path / "bad", random.Random(0)
+    changed = [content[:end] for end in range(0, len(content), 7)] + [content + b"\0", content * 2]
+    for _ in range(300):
+        start, end = sorted(chance.sample(range(len(content)), 2))
+        changed.append(content[:start] + chance.randbytes(chance.randrange(20)) + content[end:])
+    for bad in changed:
+        file.write_bytes(bad)
+        with pytest.raises(alti.LoadError, match="bad"):
+            alti.Attribution.load(file)
+
+
+def test_files_of_before_checksums_are_read(tmp_path):
+    """The metadata of format 1 had one entry; a reader of that time passes over the second."""
+    found = attribution(layers=torch.tensor(EYE))
+    found.save(tmp_path / "new")
+    with safe_open(tmp_path / "new", "pt") as file:
+        metadata, names = file.metadata(), file.keys()
+        tensors = {name: file.get_tensor(name) for name in names}
+    assert metadata.keys() == {"alti", "checksum"}
+    assert json.loads(metadata["alti"]).keys() == found.to_dict().keys() - tensors.keys()
+    save_file(tensors, tmp_path / "old", {"alti": metadata["alti"]})
+    assert same(alti.Attribution.load(tmp_path / "old"), found)
+    metadata["checksun"] = metadata.pop("checksum")
+    save_file(tensors, tmp_path / "odd", metadata)
+    with pytest.raises(alti.LoadError, match="odd is not a file written by"):
+        alti.Attribution.load(tmp_path / "odd")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"scores": torch.zeros(6).long()},
+        {"scores": torch.zeros(6).double()},
+        {"colour": EYE},
+        {"format": EYE},
+    ],
+)
+def test_tensors_of_another_kind_are_refused(tmp_path, change):
+    found = attribution()
+    tensors = {"scores": found.scores, "special": found.special, **change}
+    plain = found.to_dict()
+    del plain["scores"], plain["special"], plain["layers"]
+    tensors = {name: torch.as_tensor(value) for name, value in tensors.items()}
+    save_file(tensors, tmp_path / "odd", {"alti": json.dumps(plain)})
+    with pytest.raises(alti.LoadError, match="odd"):
+        alti.Attribution.load(tmp_path / "odd")
+
+
+def test_a_deep_or_strange_header_is_one_sentence(tmp_path):
+    long = '{"format": 1' + "0" * 5000 + "}"
+    for number, text in enumerate(("[" * 100_000, "null", "5", '"x"', "{}", long)):
+        save_file({"scores": torch.zeros(2)}, tmp_path / f"odd{number}", {"alti": text})
+        with pytest.raises(alti.LoadError, match=f"odd{number}"):
+            alti.Attribution.load(tmp_path / f"odd{number}")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes on this system")
+def test_what_is_no_file_is_not_opened(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    device = "a device or a pipe"
+    for path, what in ((tmp_path / "pipe", device), (tmp_path, "a folder"), ("/dev/null", device)):
+        with pytest.raises(alti.LoadError, match=f"is {what}: give a file written by"):
+            alti.Attribution.load(path)
+
+
+def test_a_loaded_result_does_not_change_with_its_file(tmp_path):
+    attribution().save(tmp_path / "result")
+    found = alti.Attribution.load(tmp_path / "result")
+    size = (tmp_path / "result").stat().st_size
+    (tmp_path / "result").write_bytes(b"\xff" * size)  # in place: a map of the file would show it
+    assert same(found, attribution())
+
+
+@pytest.mark.parametrize("number", [NAN, INF, -INF])
+@pytest.mark.parametrize("field", ["scores", "layers", "probability", "extra", "options"])
+def test_numbers_that_json_has_not_are_refused(tmp_path, field, number):
+    values = {
+        "scores": torch.tensor([0.0, number, 0.0, 0.0, 0.0, 0.0]),
+        "layers": torch.full((2, 6, 6), number),
+        "probability": number,
+        "extra": {"gap": number},
+        "options": {"p": number},
+    }
+    found = attribution(**{field: values[field]})
+    for store in (found.to_dict, lambda: found.save(tmp_path / "result")):
+        with pytest.raises(alti.AltiError, match=f"cannot be stored: its {field} is not"):
+            store()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("method", sorted(set(alti.METHODS) - {"random"}))
+def test_every_method_gives_what_can_be_stored(method, tmp_path):
+    found = explained(method=method)
+    plain = json.loads(json.dumps(found.to_dict(checksum=True), allow_nan=False))
+    assert same(alti.Attribution.from_dict(plain), found)
+    for one in (found, found.words()):
+        one.save(tmp_path / "result")
+        assert same(alti.Attribution.load(tmp_path / "result"), one)
+
+
+def test_a_checksum_is_of_the_content_not_of_its_spelling():
+    plain = attribution(probability=1.0).to_dict(checksum=True)
+    assert "checksum" not in attribution().to_dict()
+    reordered = dict(sorted(json.loads(json.dumps(plain)).items()))
+    alti.Attribution.from_dict({**reordered, "probability": 1})  # as JavaScript writes 1.0
+    edited = attribution(probability=1.0).to_dict()
+    scores = [0.4, 0.1, 0.05, 0.25, 0.15, 0.06]
+    for change in ({"text": "So unlucky?"}, {"scores": scores}, {"label": "positive"}):
+        with pytest.raises(alti.LoadError, match="its checksum: it was changed or damaged"):
+            alti.Attribution.from_dict({**plain, **change})
+        alti.Attribution.from_dict({**edited, **change})
 
 
 def test_terminal_text():

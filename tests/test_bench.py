@@ -1,7 +1,9 @@
 """The benchmark: its numbers are the metrics' own, and a run that is killed goes on where it was."""
 
 import json
+import math
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -10,6 +12,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerFast
 
 import alti
 from alti.bench import PAPER, Plan, curves, default_methods, load_rows, parsed, run, summary, work
@@ -110,7 +114,7 @@ import alti
 from alti import bench
 written = []
 def write(out, rows):
-    lines = "".join(bench.json.dumps(row) + "\\n" for row in rows)
+    lines = b"".join(map(bench._line, rows))
     written.append(rows)
     out.write(lines if len(written) < 3 else lines[: len(lines) // 2])
     out.flush()
@@ -131,6 +135,88 @@ def test_kill_9_in_the_middle_of_a_row(plan, model, folder, data, tmp_path):
     assert not file.read_bytes().endswith(b"\n")
     rows = finished(plan, model, file)
     assert tables(plan, rows) == tables(plan, finished(plan, model, tmp_path / "whole.jsonl"))
+
+
+def test_every_changed_byte_of_a_row_is_noticed(plan, model, tmp_path):
+    """What is read is what was written, or a sentence that names the line."""
+    good, bad, chance = tmp_path / "rows.jsonl", tmp_path / "bad.jsonl", random.Random(0)
+    finished(replace(plan, methods=("alti",), chunk=4), model, good)
+    content, whole = good.read_bytes(), load_rows(good)
+    refused = []
+    for place in range(len(content) - 1):
+        byte = chance.choice([content[place] ^ 1 << chance.randrange(8), chance.randrange(256)])
+        bad.write_bytes(content[:place] + bytes([byte]) + content[place + 1 :])
+        try:
+            assert load_rows(bad) == whole
+        except alti.LoadError as error:
+            refused.append((content[:place].count(b"\n") + 1, str(error)))
+    assert len(refused) > 0.95 * len(content)
+    for line, sentence in refused:
+        assert "\n" not in sentence
+        assert ("no file of benchmark rows" if line == 1 else f"line {line} ") in sentence
+
+
+def test_an_edited_row_is_refused_and_can_be_taken_out(plan, model, tmp_path):
+    file = tmp_path / "rows.jsonl"
+    before = finished(plan, model, file)
+    lines = file.read_text().splitlines(keepends=True)
+    assert all("checksum" in json.loads(line) for line in lines)
+    assert not any("checksum" in row for row in before)
+    edited = {**json.loads(lines[3]), "probability": 0.5}
+    plain = {key: value for key, value in json.loads(lines[3]).items() if key != "checksum"}
+    strange = ("[]", "null", "{}", "[" * 100_000, "\xff", '{"a": NaN}')
+    for wrong in (json.dumps(edited), json.dumps(plain), *strange):
+        file.write_text("".join([*lines[:3], wrong + "\n", *lines[4:]]), encoding="latin-1")
+        for read_again in (lambda: load_rows(file), lambda: finished(plan, model, file)):
+            with pytest.raises(alti.LoadError, match="line 4 was changed or damaged: take it out"):
+                read_again()
+    file.write_text("".join([*lines[:3], *lines[4:]]))
+    assert tables(plan, finished(plan, model, file)) == tables(plan, before)
+
+
+def test_rows_of_before_checksums_are_read_but_not_added_to(plan, model, tmp_path):
+    file = tmp_path / "rows.jsonl"
+    whole = finished(plan, model, file)
+    plain = [json.loads(line) for line in file.read_text().splitlines()]
+    for row in plain:
+        del row["checksum"]
+    file.write_text("".join(json.dumps(row) + "\n" for row in plain))
+    assert load_rows(file) == (plan, whole)
+    with pytest.raises(alti.UsageError, match="rows without checksums, of an older alti: name"):
+        finished(plan, model, file)
+    wrong = {"colour": 1, "methods": 5, "metrics": [5], "first": "x", "model": [1], "seed": {}}
+    for key, value in wrong.items():
+        file.write_text(json.dumps({**plain[0], key: value}) + "\n")
+        with pytest.raises(alti.LoadError, match="no file of benchmark rows"):
+            load_rows(file)
+
+
+def test_rows_that_json_has_not_are_not_written(plan, model, tmp_path, monkeypatch):
+    real = Judge._row
+
+    def strange(self, text, spec, scores, values):
+        return {**real(self, text, spec, scores, values), "probability": math.nan}
+
+    monkeypatch.setattr(Judge, "_row", strange)
+    with pytest.raises(alti.AltiError, match="text 0 with random has numbers that are not finite"):
+        finished(plan, model, tmp_path / "rows.jsonl")
+    assert b"NaN" not in (tmp_path / "rows.jsonl").read_bytes()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes on this system")
+def test_a_disk_that_is_full_stops_a_run_that_then_goes_on(plan, model, tmp_path):
+    from test_files import at_most
+
+    whole = finished(plan, model, tmp_path / "whole.jsonl")
+    file = tmp_path / "rows.jsonl"
+    refused = pytest.raises(alti.LoadError, match="could not be written: File too large")
+    with at_most(4000), refused:
+        finished(plan, model, file)
+    assert file.stat().st_size == 4000
+    assert tables(plan, finished(plan, model, file)) == tables(plan, whole)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(alti.LoadError, match="pipe is a device or a pipe"):
+        load_rows(tmp_path / "pipe")
 
 
 def test_another_plan_does_not_go_into_the_same_file(plan, model, tmp_path):
@@ -300,8 +386,15 @@ def test_changed_data_weights_or_dtype_are_noticed(plan, model, data, tmp_path):
     file = tmp_path / "rows.jsonl"
     finished(plan, model, file)
     other = alti.Model(tiny.speaking("bert", "AutoModelForSequenceClassification", seed=1), tiny.tokenizer())
-    with pytest.raises(alti.UsageError, match="the dtype and the weights changed since"):
+    with pytest.raises(alti.UsageError, match="the dtype and the model changed since"):
         finished(plan, other, file)
+    words = json.loads(model.tokenizer.backend_tokenizer.to_str())
+    words["normalizer"] = None
+    backend = Tokenizer.from_str(json.dumps(words))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, **tiny.ROLES)
+    changed = alti.Model(model.model, tokenizer)
+    with pytest.raises(alti.UsageError, match="but the model changed since: name another file"):
+        finished(plan, changed, file)
     data.write_text(data.read_text().replace("clever", "clumsy"))
     with pytest.raises(alti.UsageError, match="but the data changed since: name another file"):
         finished(plan, model, file)

@@ -404,6 +404,18 @@ def test_train(run, tmp_path):
     assert (code, "choose text or mask" in err) == (2, True)
 
 
+def test_training_that_goes_wrong_is_a_failure(run, tmp_path):
+    tiny.saved(tmp_path / "checkpoint")
+    data = tmp_path / "data.csv"
+    data.write_text("text,label\na clever film,1\na bad plot,0\n")
+    asked = ("--data", data, "--split", "", "--validation", "", "--epochs", "4", "--rate", "1e36")
+    code, out, err = run("train", tmp_path / "checkpoint", tmp_path / "out", *asked)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert "is not finite at step 2 of 4" in err
+    assert "train with a smaller rate (--rate), into another folder" in err
+    assert not (tmp_path / "out" / "card.json").exists()
+
+
 def test_a_reader_who_leaves_is_no_failure(tmp_path):
     file = tmp_path / "texts.txt"
     file.write_text("\ufeffA clever film\nA dull film\n", encoding="utf-8")
@@ -447,6 +459,20 @@ def test_a_plot(run, folder, tmp_path, kind):
     code, out, err = run("explain", "A clever blend", "-m", folder, "--plot", file, "--kind", kind)
     assert (code, out, err) == (0, "", f"alti: {file} written\n")
     assert file.read_text().startswith("<?xml")
+
+
+def test_a_plot_is_written_as_a_whole(run, folder, tmp_path, monkeypatch):
+    (tmp_path / "null.png").symlink_to("/dev/null")
+    code, _, err = run("explain", "hi", "-m", folder, "--plot", tmp_path / "null.png")
+    assert (code, "is a device or a pipe, which cannot be replaced" in err) == (2, True)
+    (tmp_path / "null.png").unlink()
+    file = tmp_path / "old.png"
+    file.write_text("old")
+    full = OSError(28, "No space left on device")
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(full))
+    code, _, err = run("explain", "hi", "-m", folder, "--plot", file)
+    assert (code, err) == (1, f"alti: {file} could not be written: No space left on device\n")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("old.png", "old")]
 
 
 def test_a_plot_that_cannot_be(run, folder, tmp_path):

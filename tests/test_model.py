@@ -378,3 +378,106 @@ def test_a_model_in_training_mode_is_checked_without_dropout(folder):
     model.completeness()
     assert torch.equal(torch.get_rng_state(), state)
     assert model.model.training
+
+
+def changed_word(tokenizer):
+    """The same tokenizer with two words swapped in its vocabulary."""
+    plain = json.loads(tokenizer.backend_tokenizer.to_str())
+    vocabulary = plain["model"]["vocab"]
+    one, other = list(vocabulary)[-2:]
+    vocabulary[one], vocabulary[other] = vocabulary[other], vocabulary[one]
+    return rebuilt(plain)
+
+
+def rebuilt(plain, **roles):
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerFast
+
+    backend = Tokenizer.from_str(json.dumps(plain))
+    settings = {"model_max_length": 10**30, "model_input_names": tiny.tokenizer().model_input_names}
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **{**settings, **tiny.ROLES, **roles})
+
+
+def test_fingerprints_read_every_weight():
+    model = alti.Model(tiny.build("bert", dtype=torch.float32), None)
+    first = model.fingerprint()
+    for tensor in model.model.state_dict().values():
+        for place in (0, tensor.numel() // 2, tensor.numel() - 1):
+            kept = tensor.flatten()[place].clone()
+            with torch.no_grad():
+                tensor.view(-1)[place] += 1e-3
+            assert model.fingerprint() != first
+            with torch.no_grad():
+                tensor.view(-1)[place] = kept
+    assert model.fingerprint() == first
+
+
+def test_fingerprints_read_every_setting_that_matters():
+    def of(**config):
+        return alti.Model(tiny.build("bert", **config), None).fingerprint()
+
+    assert of() != of(layer_norm_eps=1e-5)
+    assert of() != of(hidden_act="relu")
+    assert of() != of(id2label={0: "no", 1: "yes"})
+    model = alti.Model(tiny.build("bert"), None)
+    before = model.fingerprint()
+    model.model.config.name_or_path = "/elsewhere"
+    model.model.config._attn_implementation = "eager"
+    model.model.config.use_cache = not model.model.config.use_cache
+    model.model.config.output_attentions = False
+    model.model.config.transformers_version = "0"
+    assert model.fingerprint() == before
+
+
+def test_fingerprints_read_the_tokenizer():
+    network, tokenizer = tiny.speaking("bert", "AutoModel"), tiny.tokenizer()
+    plain = json.loads(tokenizer.backend_tokenizer.to_str())
+
+    def of(tokenizer):
+        return alti.Model(network, tokenizer).fingerprint()
+
+    same = rebuilt(plain)
+    assert of(same) == of(tokenizer)
+    same(["a film", "plot"], padding=True, truncation=True, max_length=4)  # which stays in it
+    assert of(same) == of(tokenizer)
+    others = [
+        None,
+        changed_word(tokenizer),
+        rebuilt({**plain, "normalizer": None}),
+        rebuilt({**plain, "post_processor": None}),
+        rebuilt(plain, mask_token="film"),
+        rebuilt(plain, model_max_length=16),
+    ]
+    found = [of(other) for other in (tokenizer, *others)]
+    assert len(set(found)) == len(found)
+    bpe = tiny.tokenizer("bpe")
+    plain = json.loads(bpe.backend_tokenizer.to_str())
+    merges = plain["model"]["merges"]
+    merges[0], merges[1] = merges[1], merges[0]
+    assert of(rebuilt(plain)) != of(rebuilt(json.loads(bpe.backend_tokenizer.to_str())))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_fingerprints_of_any_dtype(dtype, monkeypatch):
+    one = alti.Model(tiny.build("bert", dtype=dtype), None)
+    first = one.fingerprint()
+    assert alti.Model(tiny.build("bert", dtype=dtype), None).fingerprint() == first
+    assert alti.Model(tiny.build("bert", dtype=torch.float32), None).fingerprint() != first
+    monkeypatch.setattr("alti.fingerprints.AT_ONCE", 100)  # in parts
+    assert one.fingerprint() == first
+    weight = one.model.encoder.layer[0].output.dense.weight
+    weight.data = weight.data.T.contiguous().T  # the same numbers, laid out by columns
+    assert one.fingerprint() == first
+
+
+def test_fingerprints_read_the_factor_of_an_adapter():
+    peft = pytest.importorskip("peft")
+
+    def of(alpha):
+        torch.manual_seed(0)
+        adapter = peft.LoraConfig(r=2, lora_alpha=alpha, target_modules=["query", "value"])
+        model = tiny.speaking("bert", "AutoModelForSequenceClassification")
+        return alti.Model(peft.get_peft_model(model, adapter), tiny.tokenizer()).fingerprint()
+
+    assert of(4) == of(4)
+    assert of(4) != of(8)

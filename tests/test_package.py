@@ -19,9 +19,9 @@ MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.name != "__main__
 
 RANKS = [  # a module imports only from earlier rows
     {"_errors"},
-    {"families", "recording", "fused", "kernels", "words", "characters"},
+    {"families", "files", "recording", "fused", "kernels", "words", "characters"},
     {"affine", "colours", "console", "structure", "outputs", "data", "tables", "metrics.registry"},
-    {"pieces"},
+    {"fingerprints", "pieces", "resuming", "stored"},
     {"terminal", "html", "latex"},  # views: attribution imports them when called
     {"overhear", "carrying"},
     {"comparing"},

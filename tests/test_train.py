@@ -1,13 +1,15 @@
 """Fine-tuning: it learns, repeats itself to the bit, goes on after a stop, and says what is wrong."""
 
 import json
+import shutil
+import warnings
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 import alti
-from alti.train import Recipe, _ByLength, _run, train
+from alti.train import Recipe, _ByLength, _run, _Trainer, train
 
 import tiny
 
@@ -156,7 +158,8 @@ def test_a_folder_is_of_one_recipe(checkpoint, data, tmp_path):
     whole, *_ = (tmp_path / "steps").glob("checkpoint-*")
     (tmp_path / "steps" / "checkpoint-99").mkdir()  # half a state, of a run that was killed
     seen = []
-    card = train(short, tmp_path, watch=lambda step, _: seen.append(step))
+    with pytest.warns(UserWarning, match="unfinished: .*checkpoint-99; going on from"):
+        card = train(short, tmp_path, watch=lambda step, _: seen.append(step))
     assert seen[0] == int(whole.name.rpartition("-")[2]) + 1
     assert train(short, tmp_path, watch=lambda *_: pytest.fail("trained again")) == card
     with pytest.raises(alti.UsageError, match=r"another run \(seed = 0\)"):
@@ -233,3 +236,196 @@ def test_what_a_gpu_does_not_repeat_is_trained_and_said(monkeypatch):
     plain = Stubborn("cpu")
     _run(plain, None)
     assert plain.modes == [False]
+
+
+class Stop(Exception):
+    pass
+
+
+def stopped(given, folder, at):
+    def stop(step, steps):
+        if step == at:
+            raise Stop
+
+    with pytest.raises(Stop):
+        train(given, folder, watch=stop)
+
+
+def resumed(given, folder):
+    """The first step that is taken, the warnings, and the card."""
+    seen = []
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        card = train(given, folder, watch=lambda step, _: seen.append(step))
+    return seen[0], [str(warning.message) for warning in warned], card
+
+
+def same_weights(one, other):
+    one, other = weights(one), weights(other)
+    return all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.fixture(scope="module")
+def short(checkpoint, data):
+    return recipe(checkpoint, data, epochs=2)  # 24 steps, each of which is saved
+
+
+@pytest.fixture(scope="module")
+def whole(short, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    train(short, folder)
+    return folder
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000])
+def test_a_damaged_recipe_is_read_from_the_state(short, whole, tmp_path, content):
+    stopped(short, tmp_path, at=6)
+    (tmp_path / "steps" / "recipe.json").write_bytes(content)
+    another = recipe(short.checkpoint, short.data, epochs=1)
+    damaged = pytest.warns(UserWarning, match="recipe.json is empty or damaged")
+    with damaged, pytest.raises(alti.UsageError, match="is of another run"):
+        train(another, tmp_path)
+    first, (warned,), _ = resumed(short, tmp_path)
+    assert first == 6
+    assert warned.endswith("steps/recipe.json is empty or damaged, and is written anew")
+    assert same_weights(whole, tmp_path)
+
+
+def test_a_damaged_recipe_without_a_state_starts_anew(short, tmp_path):
+    (tmp_path / "steps").mkdir()
+    (tmp_path / "steps" / "recipe.json").touch()
+    first, warned, _ = resumed(short, tmp_path)
+    assert (first, len(warned)) == (1, 1)
+
+
+def test_a_damaged_card_is_trained_again(short, tmp_path, whole):
+    shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "card.json").write_text('{"checkpoint": ')
+    first, warned, card = resumed(short, tmp_path)
+    assert first == 1
+    assert warned == [f"{tmp_path / 'card.json'} is empty or damaged, and is written anew"]
+    assert json.loads((tmp_path / "card.json").read_text()) == card
+
+
+def cut(file):
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def flipped(file):
+    content = bytearray(file.read_bytes())
+    content[-40] ^= 1
+    file.write_bytes(content)
+
+
+DAMAGES = {
+    "no trainer_state.json": lambda state: (state / "trainer_state.json").write_bytes(b""),
+    "half a model": lambda state: cut(state / "model.safetensors"),
+    "one bit of the model": lambda state: flipped(state / "model.safetensors"),
+    "half an optimizer": lambda state: cut(state / "optimizer.pt"),
+    "no optimizer": lambda state: (state / "optimizer.pt").unlink(),
+    "one bit of the random numbers": lambda state: flipped(state / "rng_state.pth"),
+}
+
+
+@pytest.mark.parametrize("earlier", [True, False])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_state_is_passed_over(short, whole, tmp_path, damage, earlier):
+    stopped(short, tmp_path, at=6)
+    steps = tmp_path / "steps"
+    if earlier:
+        shutil.copytree(steps, tmp_path / "before")
+        shutil.rmtree(steps)
+        stopped(short, tmp_path, at=9)
+        shutil.copytree(tmp_path / "before", steps, dirs_exist_ok=True)
+    last = max(steps.glob("checkpoint-*"), key=lambda state: int(state.name.rpartition("-")[2]))
+    DAMAGES[damage](last)
+    first, warned, _ = resumed(short, tmp_path)
+    then = "going on from checkpoint-5" if earlier else "starting anew"
+    assert warned == [f"damaged or unfinished: {last}; {then}"]
+    assert first == (6 if earlier else 1)
+    assert same_weights(whole, tmp_path)
+
+
+@pytest.mark.parametrize("size", [0, 2_000, 20_000, 100_000, 130_000])
+def test_a_disk_that_is_full_ends_a_run_that_then_goes_on(short, whole, tmp_path, size):
+    from test_files import at_most
+
+    with at_most(size), pytest.raises(alti.LoadError, match="could not be written") as caught:
+        train(short, tmp_path / "out")
+    assert "\n" not in str(caught.value)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        train(short, tmp_path / "out")
+    assert same_weights(whole, tmp_path / "out")
+    assert not (tmp_path / "out" / "steps").exists()
+
+
+@pytest.mark.parametrize("what", ["save_model", "card"])
+def test_a_disk_that_is_full_at_the_end(short, whole, tmp_path, monkeypatch, what):
+    """What was trained is not trained again."""
+    real = _Trainer.save_model
+
+    def full(self, folder, _internal_call=False):
+        if not _internal_call:
+            raise OSError(28, "No space left on device")
+        real(self, folder, _internal_call)
+
+    with monkeypatch.context() as patch:
+        if what == "save_model":
+            patch.setattr(_Trainer, "save_model", full)
+        else:
+            (tmp_path / "card.json").mkdir()
+        with pytest.raises(alti.AltiError, match=r"No space left on device|is a folder"):
+            train(short, tmp_path)
+    assert list((tmp_path / "steps").glob("checkpoint-24"))
+    if what == "card":
+        (tmp_path / "card.json").rmdir()
+    train(short, tmp_path, watch=lambda *_: pytest.fail("trained again"))
+    assert same_weights(whole, tmp_path)
+
+
+def finite(state):
+    from safetensors.torch import load_file
+
+    tensors = load_file(state / "model.safetensors").values()
+    return all(tensor.isfinite().all() for tensor in tensors)
+
+
+def test_a_rate_that_is_too_high_stops_at_the_last_good_step(checkpoint, data, tmp_path):
+    sentence = r"not finite at step \d+ of 24.*: train with a smaller rate"
+    with pytest.raises(alti.AltiError, match=sentence) as caught:
+        train(recipe(checkpoint, data, epochs=2, rate=1e36), tmp_path)
+    assert not isinstance(caught.value, alti.UsageError)
+    (state,) = (tmp_path / "steps").glob("checkpoint-*")
+    assert str(state) in str(caught.value)
+    assert finite(state)
+    assert not (tmp_path / "card.json").exists()
+
+
+@pytest.mark.parametrize("step", [1, 7, 24])
+def test_weights_that_are_not_finite_are_never_saved(short, tmp_path, monkeypatch, step):
+    """A loss is that of the weights before the step, which may spoil them right before a save."""
+    real = _Trainer.create_optimizer
+
+    def poisoned(self, *args, **kwargs):
+        optimizer = real(self, *args, **kwargs)
+        update = optimizer.step
+
+        def poison(*args, **kwargs):
+            done = update(*args, **kwargs)
+            if self.state.global_step == step - 1:
+                with torch.no_grad():
+                    next(iter(self.model.parameters())).view(-1)[0] = float("nan")
+            return done
+
+        optimizer.step = poison
+        return optimizer
+
+    monkeypatch.setattr(_Trainer, "create_optimizer", poisoned)
+    kept = "nothing was saved before" if step == 1 else f"checkpoint-{step - 1} is from before"
+    with pytest.raises(alti.AltiError, match=f"not finite at step {step} of 24.*{kept}"):
+        train(short, tmp_path)
+    states = list((tmp_path / "steps").glob("checkpoint-*"))
+    assert [state.name for state in states] == [f"checkpoint-{step - 1}"] * (step > 1)
+    assert all(map(finite, states))
+    assert not (tmp_path / "card.json").exists()

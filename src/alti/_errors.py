@@ -2,7 +2,7 @@
 
 AltiError
 ├── UsageError             an argument is wrong: what was given, what was expected, what to do next
-├── LoadError              a model, a tokenizer or a file could not be read
+├── LoadError              a model, a tokenizer or a file could not be read or written
 ├── UnsupportedModelError  the family or its head cannot be read (yet)
 └── DecompositionError     the parts of a block do not add up to what the model computed
 """
@@ -17,7 +17,7 @@ class UsageError(AltiError, ValueError):
 
 
 class LoadError(AltiError):
-    """A model, a tokenizer or a file could not be read."""
+    """A model, a tokenizer or a file could not be read or written."""
 
 
 class UnsupportedModelError(AltiError):

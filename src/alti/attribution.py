@@ -1,7 +1,6 @@
 """The result: which tokens a prediction rests on."""
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
@@ -10,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
-from alti._errors import LoadError, UsageError
+from alti import stored
+from alti._errors import AltiError, LoadError, UsageError
+from alti.files import require_file, write_whole
 from alti.mixing import rollout
 from alti.pieces import words_of
 
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMAT = 1  # of to_dict() and save(); a reader refuses what is newer than itself
-TENSORS = ("scores", "special", "layers")
 REQUIRED = {"text", "tokens", "offsets", "scores", "special", "method"}
+LOADING = (OSError, SafetensorError, KeyError, ValueError, TypeError, RuntimeError, MemoryError)
 PLOTS = ("tokens", "matrix", "layers", "graph")
 
 
@@ -108,56 +109,104 @@ class Attribution:
         common = bool(((self.layers.sum(-1) - 1).abs() < 0.01).all())  # Globenc's rows have no common sum
         return rollout(self.layers[: layer % count + 1], rescale=not common)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain lists, numbers and strings, ready for JSON."""
-        plain = {f.name: getattr(self, f.name) for f in fields(self)}
-        plain |= {name: t.tolist() for name in TENSORS if (t := plain[name]) is not None}
-        return {"format": FORMAT, "dtype": str(self.scores.dtype).removeprefix("torch."), **plain}
+    def to_dict(self, *, checksum: bool = False) -> dict[str, Any]:
+        """Plain lists, numbers and strings, ready for JSON; AltiError where a number is not finite.
+
+        JSON has no nan and no infinity, and a null in their place would not say which it was. A
+        dict may be changed by hand, so it carries no checksum; with checksum=True it does, and
+        from_dict refuses it once a text or a number is another.
+        """
+        plain = self._fields()
+        sums = {"checksum": stored.checksum(self, plain)} if checksum else {}
+        plain |= {name: t.tolist() for name in stored.TENSORS if (t := plain[name]) is not None}
+        return {"format": FORMAT, "dtype": stored.name_of(self.scores.dtype), **plain, **sums}
+
+    def _fields(self) -> dict[str, Any]:
+        """The fields by name, after a check that they can be stored."""
+        try:
+            stored.require(self)
+        except ValueError as error:
+            raise AltiError(f"this attribution cannot be stored: its {error}") from None
+        return {f.name: getattr(self, f.name) for f in fields(self)}
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Self:
-        """What to_dict() gave, also after a round trip through JSON."""
+        """What to_dict() gave, also after a round trip through JSON.
+
+        Types, sizes, offsets and segments are checked, and the checksum where there is one;
+        LoadError for whatever cannot be right.
+        """
+        try:
+            return cls._from_dict(plain)
+        except ValueError as error:
+            then = "it was not written by alti, or is damaged"
+            raise LoadError(f"attribution {error}: {then}") from None
+
+    @classmethod
+    def _from_dict(cls, plain: Any) -> Self:
+        if not isinstance(plain, dict) or not all(isinstance(key, str) for key in plain):
+            raise ValueError("is not an object with named fields")
         plain = dict(plain)
-        if (version := plain.pop("format", None)) != FORMAT:
-            raise LoadError(f"attribution has format {version!r}, and this version of alti reads {FORMAT}: update alti")
-        dtype = getattr(torch, plain.pop("dtype", "float32"))
-        known = {f.name for f in fields(cls)}
-        if unknown := plain.keys() - known:
-            raise LoadError(f"attribution has unknown fields {', '.join(sorted(unknown))}: update alti")
+        version, dtype = plain.pop("format", None), plain.pop("dtype", "float32")
+        if type(version) is not int or version != FORMAT:
+            has, reads = stored.shown(version), f"this version of alti reads {FORMAT}"
+            raise LoadError(f"attribution has format {has}, and {reads}: update alti")
+        if not isinstance(dtype, str) or dtype not in stored.DTYPES:
+            raise ValueError(f"dtype {stored.shown(dtype)} is none of {', '.join(stored.DTYPES)}")
+        checksums = [plain.pop("checksum")] if "checksum" in plain else []
+        if unknown := sorted(plain.keys() - {f.name for f in fields(cls)}):
+            names = ", ".join(ascii(name[:40])[1:-1] for name in unknown[:5])
+            raise LoadError(f"attribution has unknown fields {names}: update alti")
         if missing := REQUIRED - plain.keys():
-            raise LoadError(
-                f"attribution lacks {', '.join(sorted(missing))}: it was not written by alti, or is damaged"
-            )
-        for name in TENSORS:
-            if (value := plain.get(name)) is not None and not isinstance(value, Tensor):
-                plain[name] = torch.tensor(value, dtype=torch.bool if name == "special" else dtype)
-        for name in ("tokens", "segments", "cut"):
-            plain[name] = tuple(plain.get(name, ()))
-        plain["offsets"] = tuple((start, end) for start, end in plain["offsets"])
-        return cls(**plain)
+            raise ValueError(f"lacks {', '.join(sorted(missing))}")
+        found = cls(**stored.fields_of(plain, dtype))
+        stored.require(found)
+        if found.scores.dtype != stored.DTYPES[dtype]:
+            raise ValueError(f"scores is {found.scores.dtype}, not {dtype}")
+        if checksums and checksums != [stored.checksum(found, plain)]:
+            raise LoadError("attribution does not match its checksum: it was changed or damaged")
+        return found
 
     def save(self, path: str | Path) -> None:
-        """Write everything to one file: a safetensors file whose header holds the texts as JSON. No pickle."""
-        plain = {key: value for key, value in self.to_dict().items() if key not in TENSORS}
-        tensors = {name: t.contiguous() for name in TENSORS if (t := getattr(self, name)) is not None}
-        partial = Path(path).with_name(f"{Path(path).name}.partial")
-        if not partial.parent.is_dir():
-            raise UsageError(f"{path} cannot be written: there is no folder {partial.parent}")
-        save_file(tensors, partial, {"alti": json.dumps(plain)})
-        os.replace(partial, path)
+        """Write everything to one file: safetensors, the texts as JSON in its header. No pickle.
+
+        The file is written as a whole and has a checksum, which load verifies. Numbers that are not
+        finite are refused, as in to_dict.
+        """
+        plain = self._fields()
+        given = {name: plain.pop(name) for name in stored.TENSORS}
+        tensors = {name: t.contiguous() for name, t in given.items() if t is not None}
+        texts = {"format": FORMAT, "dtype": stored.name_of(self.scores.dtype), **plain}
+        # beside the JSON, where readers of format 1 that know no checksum pass over it
+        metadata = {"alti": json.dumps(texts), "checksum": stored.checksum(self, plain)}
+        write_whole(path, save(tensors, metadata))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read what save() wrote."""
+        """Read what save() wrote, checked as in from_dict; files without a checksum are read."""
+        require_file(path, "a file written by Attribution.save")
         try:
             with safe_open(path, "pt") as file:
-                plain = json.loads((file.metadata() or {})["alti"])
-                tensors = file.keys()
-                return cls.from_dict({**plain, **{name: file.get_tensor(name) for name in tensors}})
-        except FileNotFoundError:
-            raise LoadError(f"{path} does not exist: give a file written by Attribution.save") from None
-        except (OSError, SafetensorError, KeyError, ValueError, TypeError) as error:
-            raise LoadError(f"{path} is not a file written by Attribution.save ({error})") from None
+                metadata = dict(file.metadata() or {})
+                plain = json.loads(metadata.pop("alti"))
+                sums = {"checksum": metadata.pop("checksum")} if "checksum" in metadata else {}
+                names = file.keys()
+                if metadata or not stored.TENSORS.keys() >= set(names):
+                    raise ValueError("it holds more than alti writes")
+                tensors = {name: file.get_tensor(name) for name in names}
+                found = cls.from_dict({**plain, **sums, **tensors})
+        except LoadError as error:
+            raise LoadError(f"{path}: {error}") from None
+        except LOADING as error:
+            reason = " ".join(str(error).split())[:200]
+            what = "is not a file written by Attribution.save"
+            raise LoadError(f"{path} {what} ({reason})") from None
+        return found._owned()
+
+    def _owned(self) -> Self:
+        """The same with tensors of its own: those of an open file would change with it."""
+        given = {name: getattr(self, name) for name in stored.TENSORS}
+        return replace(self, **{name: t.clone() for name, t in given.items() if t is not None})
 
     def __str__(self) -> str:
         return self.render()

@@ -4,6 +4,7 @@ Texts go in chunks of fixed composition, so that a run that was stopped and cont
 computed anyway, to the bit. All questions that the metrics of a chunk ask go through the model together.
 """
 
+import hashlib
 import inspect
 import json
 import math
@@ -11,14 +12,16 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from io import FileIO
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 from alti import methods
-from alti._errors import LoadError, UsageError
+from alti._errors import AltiError, LoadError, UsageError
 from alti.data import Example, Skipped, fingerprint, read, sample
+from alti.files import append, require_file
 from alti.judging import BY_SIZE, PLAUSIBILITY, Judge, Row, Setting, Spec
 from alti.metrics import METRICS, mean_curve
 from alti.model import Model
@@ -31,6 +34,7 @@ except ImportError:
     fcntl = None  # type: ignore[assignment]  # Windows has none: there, two runs into one file are not kept apart
 
 FORMAT = 1
+BESIDE_THE_PLAN = ("alti_bench", "of", "checksum")  # entries of the first line
 CHUNK = 32  # texts whose questions go through the model together
 SMALLER_IS_BETTER = {"sufficiency"}
 CURVES = {"probability_drop"}
@@ -158,7 +162,7 @@ def run(plan: Plan, model: Model, file: Path) -> Iterator[Progress]:
         raise UsageError(f"{file} cannot be written: give a file in a folder that exists")
     total = sum(1 for _ in plan.rows()) if Path(plan.data).exists() else plan.sample or plan.first
     rows, texts = plan.rows(), 0
-    with file.open("a", encoding="utf-8") as out:
+    with file.open("ab", buffering=0) as out:
         _alone(out, file)
         done = _done(header, file)
         if not file.stat().st_size:
@@ -171,7 +175,7 @@ def run(plan: Plan, model: Model, file: Path) -> Iterator[Progress]:
             yield Progress(texts, total)
 
 
-def _alone(out: TextIO, file: Path) -> None:
+def _alone(out: FileIO, file: Path) -> None:
     """Two runs that write one file would mix their rows."""
     if fcntl is None:  # Windows has no such locks
         return
@@ -186,32 +190,96 @@ def _complete(number: int, plan: Plan, done: set[tuple[int, str | None]]) -> boo
     return (number, None) in done or done.issuperset((number, spec) for spec in plan.methods)
 
 
-def _write(out: TextIO, rows: list[Row]) -> None:
+def _write(out: FileIO, rows: list[Row]) -> None:
     """All at once, and onto the disk: a run that is killed loses a chunk at the most."""
-    out.write("".join(json.dumps(row) + "\n" for row in rows))
-    out.flush()
-    os.fsync(out.fileno())
+    lines = b"".join(map(_line, rows))
+    try:
+        append(out.fileno(), lines)
+    except OSError as error:
+        then = "the same command goes on from there"
+        raise LoadError(f"{out.name} could not be written: {error.strerror}; {then}") from error
+
+
+def _line(row: Row) -> bytes:
+    """A row as JSON, with a checksum over the rest of it."""
+    try:
+        text = json.dumps(row, allow_nan=False)
+    except ValueError:
+        which = f"text {row.get('text')} with {row.get('method')}"
+        raise AltiError(f"{which} has numbers that are not finite: try --dtype float32") from None
+    return json.dumps({**row, "checksum": _checksum(text)}).encode() + b"\n"
+
+
+def _checksum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def load_rows(file: Path) -> tuple[Plan, list[Row]]:
-    """The plan of a file and its complete rows."""
+    """The plan of a file and its complete rows; LoadError names a line that was changed or damaged.
+
+    Rows of before checksums are read as they are. Lines that are missing are not noticed: a run
+    with the same plan computes them.
+    """
     header, rows = _content(file)
-    plain: dict[str, Any] = {
-        k: tuple(v) if isinstance(v, list) else v for k, v in header.items() if k not in ("alti_bench", "of")
-    }
-    return Plan(**plain), rows
+    try:
+        return _plan(header), rows
+    except (ValueError, TypeError) as error:
+        raise _unreadable(file, error) from error
+
+
+def _plan(header: Row) -> Plan:
+    plain = {key: value for key, value in header.items() if key not in BESIDE_THE_PLAN}
+    kinds = {f.name: f.type for f in fields(Plan)}
+    if wrong := [key for key, value in plain.items() if not _fits(value, kinds.get(key))]:
+        raise ValueError(f"its first line says {wrong[0][:40]!a} = {ascii(plain[wrong[0]])[:40]}")
+    plain |= {key: tuple(value) for key, value in plain.items() if isinstance(value, list)}
+    return Plan(**plain)
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value of JSON is of a field's type."""
+    if kind == tuple[str, ...]:
+        return isinstance(value, list) and all(isinstance(inner, str) for inner in value)
+    if isinstance(value, bool) or kind is None:
+        return kind is bool
+    return isinstance(value, kind)
 
 
 def _content(file: Path) -> tuple[Row, list[Row]]:
     """The first line and the others; what is behind the last end of a line is not read."""
+    require_file(file, "a file of benchmark rows")
     try:
-        lines = file.read_bytes().split(b"\n")[:-1]
-        header, *rows = [json.loads(line) for line in lines]
+        first, *lines = file.read_bytes().split(b"\n")[:-1]
+        header = _read(first, checksum=False)
         if header["alti_bench"] != FORMAT:
             raise ValueError(f"format {header['alti_bench']}")
-        return header, rows
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise LoadError(f"{file} is no file of benchmark rows that alti can read ({error}): name another") from error
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise _unreadable(file, error) from error
+    rows = []
+    for number, line in enumerate(lines, start=2):
+        try:
+            rows.append(_read(line, checksum="checksum" in header))
+        except (ValueError, RecursionError) as error:
+            then = "take it out, and the same run computes it again"
+            raise LoadError(f"{file}: line {number} was changed or damaged: {then}") from error
+    return header, [{key: value for key, value in row.items() if key != "checksum"} for row in rows]
+
+
+def _read(line: bytes, *, checksum: bool) -> Row:
+    """A line that matches its checksum, which is required or may be missing."""
+    row = json.loads(line)
+    if not isinstance(row, dict):
+        raise ValueError("a line is not an object")
+    rest = {key: value for key, value in row.items() if key != "checksum"}
+    if (checksum or "checksum" in row) and row.get("checksum") != _checksum(json.dumps(rest)):
+        raise ValueError("a line does not match its checksum")
+    return row
+
+
+def _unreadable(file: Path, error: Exception) -> LoadError:
+    reason = " ".join(str(error).split())[:200]
+    what = "is no file of benchmark rows that alti can read"
+    return LoadError(f"{file} {what} ({reason}): name another")
 
 
 def _done(header: Row, file: Path) -> set[tuple[int, str | None]]:
@@ -223,6 +291,9 @@ def _done(header: Row, file: Path) -> set[tuple[int, str | None]]:
     if not any("method" in row for row in rows):  # nothing was computed: nothing to keep
         os.truncate(file, 0)
         return set()
+    if "checksum" not in before:
+        older = "rows without checksums, of an older alti"
+        raise UsageError(f"{file} holds {older}: name another file")
     new = json.loads(json.dumps(header))
     other = [key for key in new if before.get(key) != new[key]]
     if other == ["of"]:
@@ -244,8 +315,8 @@ def _cut(header: Row, content: bytes) -> bool:
 
 
 def _fingerprint(plan: Plan, model: Model) -> dict[str, str]:
-    """What a name does not say: hashes of the data and of the weights, and the dtype."""
-    found = {"dtype": model.dtype, "weights": model.fingerprint()}
+    """What a name does not say: hashes of the data and of the model, and the dtype."""
+    found = {"dtype": model.dtype, "model": model.fingerprint()}
     data = fingerprint(plan.data)
     return found if data is None else {**found, "data": data}
 
@@ -312,7 +383,8 @@ def _column(rows: list[Row], column: str) -> dict[int, float]:
     """A metric's value for every text where it is defined; scores that are never negative rank alike both ways."""
     plain = column.removesuffix(BY_SIZE)
     found = {row["text"]: row["values"].get(column, row["values"].get(plain)) for row in rows}
-    return {text: value for text, value in found.items() if value is not None}
+    # sorted: what a run adds later stands at the end of the file
+    return {text: value for text, value in sorted(found.items()) if value is not None}
 
 
 def _best(values: dict[str, dict[str, dict[int, float]]], column: str) -> str:

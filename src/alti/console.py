@@ -5,11 +5,13 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from alti._errors import LoadError, UsageError
 from alti.characters import plain
+from alti.files import is_stream, require_target, write_whole
 
 if TYPE_CHECKING:
     from alti.attribution import Attribution
@@ -102,41 +104,39 @@ def drawing(file: Path | None, kind: str) -> "Callable[[Attribution, bool], None
         raise UsageError(f"--kind {kind} does not exist: choose from {', '.join(PLOTS)}")
     if file.suffix.lower() not in ENDINGS:
         raise UsageError(f"--plot {file} has no ending of a picture: choose from {', '.join(ENDINGS)}")
+    require_target(file, f"--plot {file}")
 
     def draw(found: "Attribution", tokens: bool) -> None:
         figure = found.plot(kind, **({"words": not tokens} if kind == "tokens" else {}))
-        figure.savefig(file, dpi=150)
+        picture = BytesIO()
+        figure.savefig(picture, format=file.suffix[1:].lower(), dpi=150)
+        write_whole(file, picture.getvalue())
         note(f"{file} written")
 
     return draw
 
 
 def writable(option: str, path: Path | None) -> None:
-    """Refuse a file that cannot be written before any work is done for it."""
-    if path is None:
+    """Refuse a file that cannot be written, before any work is done for it."""
+    if path is None or (is_stream(path) and os.access(path, os.W_OK)):
         return
-    if path.is_dir():
-        raise UsageError(f"{option} {path} is a folder: give a file")
-    if not path.parent.is_dir():
-        raise UsageError(f"{option} {path} cannot be written: there is no folder {path.parent}")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
+    require_target(path, f"{option} {path}")
+    target = path.resolve()  # replaced, so its folder changes too
+    needed = [target.parent, *([target] if target.exists() else [])]
+    if not all(os.access(place, os.W_OK) for place in needed):
         raise UsageError(f"{option} {path} cannot be written: it is not yours to change")
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file as a whole or not at all; readers never see half of it."""
-    target = path.resolve()  # a link stays a link
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        if path.exists() and not path.is_file():  # a pipe, /dev/null
-            path.write_text(text, encoding="utf-8")
-            return
-        partial.write_text(text, encoding="utf-8")
-        os.replace(partial, target)
-    except OSError as error:
-        raise LoadError(f"{path} could not be written: {error.strerror}") from error
-    finally:
-        partial.unlink(missing_ok=True)
+    """Write a text as a whole or not at all; into a pipe, a device or /dev/stdout as it comes."""
+    if is_stream(path):
+        try:
+            with path.open("ab") as out:  # "w" would empty the file that stdout goes into
+                out.write(text.encode())
+        except OSError as error:
+            raise LoadError(f"{path} could not be written: {error.strerror}") from error
+        return
+    write_whole(path, text.encode())
     note(f"{path} written")
 
 

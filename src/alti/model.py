@@ -1,6 +1,5 @@
 """A model with its tokenizer, ready to explain texts."""
 
-import hashlib
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from alti.attribution import Attribution
 from alti.blocks import check
 from alti.encoding import Encoded, Encoder
 from alti.exactness import untouched
+from alti.fingerprints import fingerprint
 from alti.graphs import ABLE, GRAIN, Recorder
 from alti.linear import entering, require_complete
 from alti.methods import Inputs, Scores, Target
@@ -29,7 +29,6 @@ from alti.proofs import missing, prove_once
 from alti.structure import evaluating, family_of, network, stacks_of
 from alti.targets import Head
 
-SAMPLED = 64  # numbers of a tensor, or up to twice as many, that its fingerprint reads
 LISTED = 40  # tokens in a message
 WINDOW = 16  # batches whose texts explain_all sorts by length
 SENTENCES = ("A clever blend of fact and fiction.", "Nobody expected the second half to drag quite so badly, did they?")
@@ -349,12 +348,12 @@ class Model:
             )
 
     def fingerprint(self) -> str:
-        """A hash that tells one set of weights from another: names, shapes and numbers from all over each tensor."""
-        digest = hashlib.sha256()
-        for name, tensor in network(self.model).state_dict().items():
-            some = tensor.flatten()[:: max(1, tensor.numel() // SAMPLED)]
-            digest.update(f"{name} {list(tensor.shape)} {some.tolist()}".encode())
-        return digest.hexdigest()[:16]
+        """A hash of every weight, of the settings that change results, and of the tokenizer.
+
+        Computed at each call, not kept: weights can change in place, and a hash of before would be
+        wrong. A benchmark asks once per run.
+        """
+        return fingerprint(self.model, self.tokenizer)
 
     def in_float32(self) -> "Model":
         """A copy that computes in float32."""

@@ -11,17 +11,20 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import torch
 import transformers
+from safetensors import SafetensorError
 from torch.utils.data import Dataset, Sampler
 from transformers.trainer_callback import PrinterCallback
 
-from alti._errors import LoadError, UsageError
+from alti._errors import AltiError, LoadError, UsageError
 from alti.data import Example, fingerprint, has_splits, read
+from alti.files import write_whole
 from alti.loading import find
+from alti.resuming import Run, last_state, latest, recorded, seal
 
 Task = Literal["text", "mask"]
 Watch = Callable[[int, int], None]  # step, steps
@@ -29,6 +32,7 @@ Watch = Callable[[int, int], None]  # step, steps
 AUTO = {"text": "AutoModelForSequenceClassification", "mask": "AutoModelForTokenClassification"}
 IGNORED = -100  # a label that no loss reads
 CARD = "card.json"
+TORCH_SAVE = ("inline_container", "iostream error")  # what torch.save says of a full disk
 POOL = 50  # batches whose texts are sorted by length
 SAVES = 20  # times the state of an unfinished run is written; the last is kept
 
@@ -105,7 +109,7 @@ def train(recipe: Recipe, out: str | Path, *, saves: int = SAVES, watch: Watch |
     if saves < 0:
         raise UsageError(f"saves = {saves} is no number of times: give 0 (never) or more")
     of = {**asdict(recipe), "data_fingerprint": fingerprint(recipe.data)}
-    if (card := _found(folder / CARD, of)) is not None:
+    if (card := recorded(folder / CARD, of)) is not None:
         return card
     tokenizer = _loaded(transformers.AutoTokenizer.from_pretrained, recipe.checkpoint)
     if recipe.task == "mask" and tokenizer.mask_token is None:
@@ -138,7 +142,10 @@ def train(recipe: Recipe, out: str | Path, *, saves: int = SAVES, watch: Watch |
                 "task = 'mask' reads: say how the data writes it with mask_token= (--mask-token)"
             )
     trainer = _trainer(recipe, folder, model, tokenizer, sets, saves, watch)
-    _run(trainer, _last_state(folder / "steps", of))
+    trainer.add_callback(_Keeper(of))
+    with _writing(folder):
+        state = last_state(folder / "steps", of)
+        _run(trainer, None if state is None else str(state))
     card = {
         **of,
         "texts": len(sets[0]),
@@ -149,11 +156,30 @@ def train(recipe: Recipe, out: str | Path, *, saves: int = SAVES, watch: Watch |
         "torch": torch.__version__,
         "transformers": transformers.__version__,
     }
-    trainer.save_model(str(folder))
-    tokenizer.save_pretrained(folder)
-    shutil.rmtree(folder / "steps", ignore_errors=True)  # finished: nothing to go on from; saves=0: never made
-    (folder / CARD).write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
+    _finish(trainer, tokenizer, folder, card)
     return card
+
+
+def _finish(trainer: Any, tokenizer: Any, folder: Path, card: dict[str, Any]) -> None:
+    """Save the model, then say so in its card; only then nothing is left to go on from."""
+    with _writing(folder):
+        trainer.save_model(str(folder))
+        tokenizer.save_pretrained(folder)
+        write_whole(folder / CARD, (json.dumps(card, indent=2) + "\n").encode())
+    shutil.rmtree(folder / "steps", ignore_errors=True)
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """A full disk is one sentence, whichever library notices it."""
+    try:
+        yield
+    except (OSError, SafetensorError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not any(mark in str(error) for mark in TORCH_SAVE):
+            raise
+        reason = " ".join(str(error).split())[:200]
+        then = "make room, and the same command goes on"
+        raise LoadError(f"{folder} could not be written ({reason}): {then}") from error
 
 
 def _fitting(recipe: Recipe) -> Recipe:
@@ -170,27 +196,6 @@ def _folder(out: str | Path) -> Path:
     except OSError as error:
         raise UsageError(f"{out} cannot be made a folder for the model ({error.strerror}): name another") from None
     return Path(out)
-
-
-def _found(file: Path, of: dict[str, Any]) -> dict[str, Any] | None:
-    """What a file says about a run, where there is one; it must be of the same recipe and data."""
-    if not file.is_file():
-        return None
-    told: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    if other := [key for key, value in of.items() if told.get(key) != value]:
-        were = ", ".join(f"{key} = {told.get(key)!r}" for key in other)
-        raise UsageError(f"{file.parent} is of another run ({were}): name another folder, or take that one away")
-    return told
-
-
-def _last_state(steps: Path, of: dict[str, Any]) -> str | None:
-    """The last whole state of the same run, to go on from; a run that was killed may have left half of one."""
-    if _found(steps / "recipe.json", of) is None:
-        steps.mkdir(exist_ok=True)
-        (steps / "recipe.json").write_text(json.dumps(of), encoding="utf-8")
-        return None
-    whole = [state for state in steps.glob("checkpoint-*") if (state / "trainer_state.json").is_file()]
-    return str(max(whole, key=lambda state: int(state.name.rpartition("-")[2]))) if whole else None
 
 
 def _trainer(
@@ -211,7 +216,6 @@ def _trainer(
         bf16=torch.cuda.is_available() and torch.cuda.is_bf16_supported(),
         save_strategy="steps" if saves else "no",
         save_steps=max(1, steps // saves) if saves else steps,
-        save_total_limit=1,
         seed=recipe.seed,
         data_seed=recipe.seed,
         report_to=[],
@@ -298,6 +302,38 @@ class _Trainer(transformers.Trainer):
     def _get_train_sampler(self, train_dataset: Any = None) -> _ByLength:
         lengths = [len(item["input_ids"]) for item in self.train_dataset.items]
         return _ByLength(lengths, self.args.per_device_train_batch_size, self.args.seed)
+
+    def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        loss: torch.Tensor = super().training_step(*args, **kwargs)
+        if not loss.isfinite().all():
+            _stop("loss", self.args, self.state.global_step + 1, self.state.max_steps)
+        return loss
+
+
+class _Keeper(transformers.TrainerCallback):
+    """Keeps the last state that is whole and whose weights are numbers.
+
+    The loss of a step is that of the weights before it, so they are checked before they are saved.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        if control.should_save or state.global_step >= state.max_steps:
+            finite = (tensor.isfinite().all() for tensor in model.state_dict().values())
+            if not all(finite):
+                _stop("model", args, state.global_step, state.max_steps)
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        seal(Path(args.output_dir) / f"checkpoint-{state.global_step}", self.run)
+
+
+def _stop(what: str, args: Any, step: int, steps: int) -> NoReturn:
+    state = latest(Path(args.output_dir))
+    kept = "nothing was saved before" if state is None else f"{state} is from before"
+    then = "train with a smaller rate (--rate), into another folder"
+    raise AltiError(f"the {what} is not finite at step {step} of {steps}, and {kept}: {then}")
 
 
 class _Watcher(transformers.TrainerCallback):

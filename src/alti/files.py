@@ -1,0 +1,83 @@
+"""Files that are written as a whole or not at all, and read only where they are files."""
+
+import os
+import secrets
+import shutil
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from alti._errors import LoadError, UsageError
+
+STREAMS = ("/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/")  # names of what a process has open
+
+
+def write_whole(path: str | Path, content: bytes) -> None:
+    """Write a file as a whole or not at all: readers see the old content or the new, never half.
+
+    The bytes are on the disk, under a name of this writer's own, before the file gets its name. A
+    link stays a link and a file that exists keeps its rights; a new one gets those of the umask.
+    """
+    path = Path(path)
+    require_target(path, str(path))
+    target = Path(os.path.realpath(path))
+    partial = target.with_name(f".alti-{secrets.token_hex(8)}.partial")
+    try:
+        with open(partial, "xb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+        if target.exists():
+            shutil.copymode(target, partial)
+        os.replace(partial, target)
+    except OSError as error:
+        raise LoadError(f"{path} could not be written: {error.strerror}") from error
+    finally:
+        with suppress(OSError):
+            partial.unlink()
+
+
+def require_target(path: Path, shown: str) -> None:
+    """Refuse a name that no file can be written under, before any work is done for it."""
+    if "\0" in str(path):
+        raise UsageError(f"{shown!r} is no name of a file: give another")
+    if path.is_dir():
+        raise UsageError(f"{shown} is a folder: give a file")
+    if is_stream(path):
+        raise UsageError(f"{shown} is a device or a pipe, which cannot be replaced: give a file")
+    target = Path(os.path.realpath(path))
+    if target.is_symlink():
+        raise UsageError(f"{shown} is a loop of links: give a file")
+    if not target.parent.is_dir():
+        raise UsageError(f"{shown} cannot be written: there is no folder {target.parent}")
+
+
+def is_stream(path: Path) -> bool:
+    """Whether a path is written into rather than replaced: a pipe, a device, /dev/stdout.
+
+    /dev/stdout may be a regular file (`> file`), which other output goes into too.
+    """
+    if str(path.absolute()).startswith(STREAMS):
+        return True
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def append(out: int, content: bytes) -> None:
+    """Add to an open file (a descriptor), all the way onto the disk."""
+    left = memoryview(content)
+    while left:
+        left = left[os.write(out, left) :]
+    os.fsync(out)
+
+
+def require_file(path: str | Path, expected: str) -> None:
+    """Refuse what is not a regular file: opening a pipe would wait for a writer, without end."""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        raise LoadError(f"{path} does not exist: give {expected}") from None
+    except (OSError, ValueError) as error:
+        raise LoadError(f"{path} could not be read ({error}): give {expected}") from None
+    if not stat.S_ISREG(mode):
+        what = "a folder" if stat.S_ISDIR(mode) else "a device or a pipe"
+        raise LoadError(f"{path} is {what}: give {expected}")
