@@ -252,5 +252,7 @@ def test_a_method_that_takes_many_passes_says_so(name):
     batch = tiny.inputs(model, lengths=(9,))
     passes = []
     model.bert.embeddings.register_forward_hook(lambda _, __, vectors: passes.append(len(vectors)))
-    run(name, model, as_inputs(batch), Target(position=torch.tensor([0])))
+    for _ in range(2):  # the first time, the model is proved too
+        passes.clear()
+        run(name, model, as_inputs(batch), Target(position=torch.tensor([0])))
     assert (sum(passes) > 4) == takes_many_passes(name), passes
