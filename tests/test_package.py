@@ -21,6 +21,7 @@ RANKS = [  # a module imports only from earlier rows
     {"_errors"},
     {"families", "recording", "fused", "kernels", "words"},
     {"affine", "colours", "console", "structure", "outputs", "data", "tables", "metrics.registry"},
+    {"pretrained"},
     {"pieces"},
     {"terminal", "html", "latex"},  # views: attribution imports them when called
     {"overhear", "carrying"},

@@ -1,5 +1,6 @@
 """What the command line reads from and shows on a terminal: lines of text, tables, and how far it is."""
 
+import io
 import json
 import os
 import sys
@@ -51,6 +52,17 @@ class Lines:
     def tell(self, done: int) -> None:
         empty = f", {self.empty} empty lines passed over" if self.empty else ""
         print(f"alti: {done} text{'' if done == 1 else 's'} explained{empty}", file=sys.stderr)
+
+
+@contextmanager
+def unanswered() -> Iterator[None]:
+    """Whatever a library asks in here gets no answer: standard input holds texts."""
+    texts = sys.stdin
+    sys.stdin = io.StringIO()
+    try:
+        yield
+    finally:
+        sys.stdin = texts
 
 
 def say(text: str = "", end: str = "\n") -> None:
