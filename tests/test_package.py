@@ -30,7 +30,7 @@ RANKS = [  # a module imports only from earlier rows
     {"metrics"},
     {"blocks"},
     {"linear"},
-    {"kernels.shared"},
+    {"kernels.shared", "kernels.stored"},
     {"kernels.reference", "kernels.blocked", "kernels.gram", "kernels.numba", "kernels.triton"},
     {"mixing"},
     {"methods.registry"},
