@@ -19,7 +19,7 @@ MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.name != "__main__
 
 RANKS = [  # a module imports only from earlier rows
     {"_errors"},
-    {"families", "recording", "fused", "kernels", "words"},
+    {"families", "forking", "recording", "fused", "kernels", "words"},
     {"affine", "colours", "console", "structure", "outputs", "data", "tables", "metrics.registry"},
     {"pretrained"},
     {"pieces"},

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from alti._errors import UnsupportedModelError, UsageError
+from alti.forking import held_while_forking
 from alti.methods.registry import Inputs
 from alti.structure import family_of, network
 from alti.words import HALF
@@ -21,7 +22,8 @@ Span = tuple[int, int]
 MASKS = ("[MASK]", "<mask>")  # as families write it
 
 _ROLES = ("bos", "eos", "sep", "cls", "pad", "mask")  # tokens that stand for no word; an unknown word is one
-_tokenizing = Lock()  # fast tokenizers keep the truncation setting inside and do not share
+# fast tokenizers keep the truncation setting inside and do not share
+_tokenizing = held_while_forking(Lock())
 
 
 @dataclass(frozen=True, slots=True)
