@@ -47,7 +47,10 @@ def load(
     reads_text = model.main_input_name == "input_ids"
     tokenizer = _tokenizer(place, trust_remote_code) if reads_text else None
     shown = DEFAULT_NAME if place == str(DEFAULT) else Path(place).name
-    return Model(model.to(where).eval(), tokenizer, name=shown, graphs=graphs)
+    loaded = Model(model.to(where).eval(), tokenizer, name=shown, graphs=graphs)
+    if tokenizer is not None and tokenizer.is_fast:
+        _ = loaded.encoder  # a tokenizer that does not fit is refused now
+    return loaded
 
 
 def _is_default(name: str | Path) -> bool:
