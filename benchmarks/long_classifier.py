@@ -38,8 +38,10 @@ def main() -> None:
     options = parser.parse_args()
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    tokenizer = AutoTokenizer.from_pretrained(options.checkpoint)
-    model = AutoModelForSequenceClassification.from_pretrained(options.checkpoint, num_labels=2).float().to(device)
+    no_code = {"trust_remote_code": False}
+    tokenizer = AutoTokenizer.from_pretrained(options.checkpoint, **no_code)
+    auto = AutoModelForSequenceClassification
+    model = auto.from_pretrained(options.checkpoint, num_labels=2, **no_code).float().to(device)
     train, test = reviews(options.imdb, "train"), reviews(options.imdb, "test")
     order = np.random.default_rng(0).permutation(len(train))
     chosen = [train[i] for i in order[: options.texts]]

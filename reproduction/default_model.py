@@ -54,7 +54,8 @@ def recipe(checkpoint: Path) -> Recipe:
 
 def trim(checkpoint: str, out: Path) -> None:
     """Keep the special tokens, every single character, and the tokens that the corpora use most; the rest by age."""
-    tokenizer, model = AutoTokenizer.from_pretrained(checkpoint), AutoModel.from_pretrained(checkpoint)
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint, trust_remote_code=False)
+    model = AutoModel.from_pretrained(checkpoint, trust_remote_code=False)
     plain = json.loads(tokenizer.backend_tokenizer.to_str())
     old = plain["model"]["vocab"]
     used: Counter[int] = Counter()

@@ -85,7 +85,7 @@ def _hub(name: str, text: str = "text", splits: dict[str, str] | None = None) ->
     """The rows of a data set of the hub; `splits` says which of its splits are our train and test."""
     import datasets
 
-    found = datasets.load_dataset(*name.split(":"))
+    found = datasets.load_dataset(*name.split(":"), trust_remote_code=False)
     return [
         {"text": row[text], "label": row["label"], "split": ours}
         for ours, theirs in (splits or {"train": "train", "test": "test"}).items()

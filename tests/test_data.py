@@ -256,7 +256,7 @@ def hub(monkeypatch):
     """The library datasets, with one data set; the calls it got."""
     calls = []
 
-    def load_dataset(name, config, streaming):
+    def load_dataset(name, config, streaming, trust_remote_code):
         calls.append((name, config, streaming))
         if name != "glue":
             raise ConnectionError(f"Couldn't reach {name!r} on the Hub\nand pages of advice")

@@ -1,8 +1,11 @@
 """Loading, and explaining one text or many."""
 
+import copy
 import json
 import shutil
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from transformers import BertConfig
@@ -217,6 +220,40 @@ def test_wrong_types(model):
         model.explain("a", steps=3)
 
 
+class Frame(list):
+    """As pandas and polars make them: iterating gives the names of the columns."""
+
+    columns = ("text", "label")
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (Frame(["text", "label"]), "texts is a table .Frame.: give one column, like table"),
+        ({"a": "a long film"}, "texts is a dict: give a list of texts, such as its values"),
+        ({"a long film", "the plot"}, "texts is a set, which has no order: give a list of texts"),
+        (frozenset({"a long film"}), "texts is a frozenset, which has no order"),
+        (b"a long film", "texts is bytes: decode them and give a list of texts"),
+        (bytearray(b"a long film"), "texts is bytearray: decode them"),
+        (Path("texts.txt"), "texts is the path texts.txt: give the lines of the file"),
+        (None, "texts is NoneType: give a list of texts"),
+        (7, "texts is int: give a list of texts"),
+    ],
+)
+def test_what_is_no_list_of_texts(model, texts, message):
+    with pytest.raises(alti.UsageError, match=message):
+        model.explain_all(texts)
+
+
+@pytest.mark.parametrize(
+    "collect",
+    [list, tuple, iter, np.array, lambda texts: dict.fromkeys(texts).keys()],
+)
+def test_what_is_a_list_of_texts(model, collect):
+    texts = ["a long film", "the plot"]
+    assert [one.text for one in model.explain_all(collect(texts))] == texts
+
+
 def test_a_text_of_one_token():
     model = alti.Model(tiny.speaking("gpt2", "AutoModelForCausalLM", "bpe"), tiny.tokenizer("bpe"))
     for method in ("alti", "norms", "attention", "attention_rollout"):
@@ -225,10 +262,74 @@ def test_a_text_of_one_token():
         assert found.scores.tolist() == pytest.approx([1.0])
 
 
-def test_a_tokenizer_of_another_model(model):
-    other = alti.Model(tiny.speaking("bert", "AutoModel"), tiny.tokenizer("bpe"))
-    with pytest.raises(alti.UsageError, match=r"gives token id \d+, but the model has only \d+ embeddings"):
-        other.explain("Ünknown")
+def with_tokens(*tokens, special=False):
+    """The tokenizer with more tokens, whose ids follow the last."""
+    tokenizer = copy.deepcopy(tiny.tokenizer())
+    tokenizer.add_tokens(list(tokens), special_tokens=special)
+    return tokenizer
+
+
+def test_a_tokenizer_with_words_beyond_the_embeddings_is_refused_at_once(folder, tmp_path):
+    rows, entries = len(tiny.tokenizer()), len(tiny.tokenizer("bpe"))
+    message = f"has {entries - rows} entries that the model has no embedding for .it has {rows}."
+    with pytest.raises(alti.LoadError, match=message):
+        alti.explain(tiny.speaking("bert", "AutoModel"), tiny.tokenizer("bpe"), "a")
+    shutil.copytree(folder, tmp_path / "m")
+    tiny.tokenizer("bpe").save_pretrained(tmp_path / "m")
+    with pytest.raises(alti.LoadError, match=message):
+        alti.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize("special", [False, True])
+def test_added_tokens_beyond_the_embeddings_are_refused_where_they_occur(special):
+    tokenizer, rows = with_tokens("<image>", special=special), len(tiny.tokenizer())
+    with pytest.warns(UserWarning, match="no embedding for <image>: texts with it are refused"):
+        encoder = alti.Model(tiny.speaking("bert", "AutoModel"), tokenizer).encoder
+    assert encoder.encode("a long film")
+    with pytest.raises(alti.UsageError, match=f"gives token id {rows}, but the model has only"):
+        encoder.encode("a long <image>")
+
+
+def test_rows_without_a_token_are_usual():
+    model = tiny.speaking("bert", "AutoModel", vocab_size=128)
+    assert alti.explain(model, tiny.tokenizer(), "a film").tokens[1] == "a"
+
+
+@pytest.mark.parametrize(
+    ("ids", "words"),
+    [
+        ({"bos_token_id": 11, "eos_token_id": 12}, "bos 11 is '.', eos 12 is '.+'"),
+        ({"bos_token_id": 100, "eos_token_id": 100}, "bos 100 is no token, eos 100 is no token"),
+        ({"eos_token_id": [3, 101]}, "eos 101 is no token"),
+    ],
+)
+def test_a_vocabulary_of_another_model_is_warned_of(ids, words):
+    model = tiny.speaking("gpt2", "AutoModel", vocab_size=128, **ids)
+    with pytest.warns(UserWarning, match=f"may be another model's: to it, the config's {words}"):
+        alti.Model(model, tiny.tokenizer()).encoder  # noqa: B018  # making it is the test
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        {"pad_token_id": 11},  # left at its default by who trained it, say
+        {"bos_token_id": 11, "eos_token_id": 11},
+        {"pad_token_id": 120},
+        {"pad_token_id": -1},
+        {"bos_token_id": 50256, "eos_token_id": 50256},  # GPT-2's default in a smaller model
+        {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None},
+    ],
+)
+def test_special_ids_that_are_usual(ids):
+    model = tiny.speaking("gpt2", "AutoModel", vocab_size=128)
+    for name, value in ids.items():  # a model is not built with some of them
+        setattr(model.config, name, value)
+    assert alti.Model(model, tiny.tokenizer()).encoder.encode("a film")
+
+
+def test_real_tokenizers_fit(shared):
+    alti.load(device="cpu")  # warnings are errors
+    alti.load(shared / "models" / "minilm-l6-sst2", device="cpu")
 
 
 def test_out_of_memory_is_one_sentence(model, monkeypatch):

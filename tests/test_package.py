@@ -19,9 +19,9 @@ MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.name != "__main__
 
 RANKS = [  # a module imports only from earlier rows
     {"_errors"},
-    {"families", "files", "recording", "fused", "kernels", "words", "characters"},
+    {"families", "files", "forking", "recording", "fused", "kernels", "words", "characters"},
     {"affine", "colours", "console", "structure", "outputs", "data", "tables", "metrics.registry"},
-    {"fingerprints", "pieces", "resuming", "stored"},
+    {"fingerprints", "pieces", "pretrained", "resuming", "stored"},
     {"terminal", "html", "latex"},  # views: attribution imports them when called
     {"overhear", "carrying"},
     {"comparing"},
@@ -30,7 +30,7 @@ RANKS = [  # a module imports only from earlier rows
     {"metrics"},
     {"blocks"},
     {"linear"},
-    {"kernels.shared"},
+    {"kernels.shared", "kernels.stored"},
     {"kernels.reference", "kernels.blocked", "kernels.gram", "kernels.numba", "kernels.triton"},
     {"mixing", "proofs"},
     {"methods.registry"},

@@ -1,5 +1,6 @@
 """What the command line reads from and shows on a terminal: lines of text, tables, and how far it is."""
 
+import io
 import json
 import os
 import sys
@@ -59,6 +60,17 @@ class Lines:
 def note(message: object) -> None:
     """Print a line of talk on stderr, whatever the names in it hold."""
     print(f"alti: {plain(str(message))}", file=sys.stderr)
+
+
+@contextmanager
+def unanswered() -> Iterator[None]:
+    """Whatever a library asks in here gets no answer: standard input holds texts."""
+    texts = sys.stdin
+    sys.stdin = io.StringIO()
+    try:
+        yield
+    finally:
+        sys.stdin = texts
 
 
 def say(text: str = "", end: str = "\n") -> None:

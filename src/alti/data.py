@@ -318,7 +318,8 @@ def _hub(source: str, split: str | None) -> Iterator[Row]:
     datasets = _library("datasets", f"{source} is no file or folder here, and loading it from the hub", "datasets")
     name, _, config = source.partition(":")
     with _from_the_hub(source):
-        splits = datasets.load_dataset(name, config or None, streaming=True)
+        options = {"streaming": True, "trust_remote_code": False}  # else it asks on standard input
+        splits = datasets.load_dataset(name, config or None, **options)
     if split is None:
         split = "test" if "test" in splits else next(iter(splits))
     if split not in splits:

@@ -6,12 +6,14 @@ from functools import cached_property
 from inspect import signature
 from itertools import pairwise
 from threading import Lock
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from alti._errors import UnsupportedModelError, UsageError
+from alti._errors import LoadError, UnsupportedModelError, UsageError
+from alti.forking import held_while_forking
 from alti.methods.registry import Inputs
 from alti.structure import family_of, network
 from alti.words import HALF
@@ -21,7 +23,8 @@ Span = tuple[int, int]
 MASKS = ("[MASK]", "<mask>")  # as families write it
 
 _ROLES = ("bos", "eos", "sep", "cls", "pad", "mask")  # tokens that stand for no word; an unknown word is one
-_tokenizing = Lock()  # fast tokenizers keep the truncation setting inside and do not share
+# fast tokenizers keep the truncation setting inside and do not share
+_tokenizing = held_while_forking(Lock())
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ class Encoder:
         self.tokenizer, self.model = tokenizer, inner
         self.takes_types = "token_type_ids" in signature(inner.forward).parameters
         self.vocabulary = inner.get_input_embeddings().weight.shape[0]
+        check_vocabulary(tokenizer, self.vocabulary, inner.config)
         self.special = {i for role in _ROLES if (i := getattr(tokenizer, f"{role}_token_id", None)) is not None}
         pads = (inner.config.pad_token_id, tokenizer.pad_token_id)
         self.pad = next((pad for pad in pads if pad is not None and pad >= 0), 0)
@@ -164,6 +168,55 @@ class Encoder:
             tensors["token_type_ids"] = padded(types, 0)
         special = padded([[int(s) for s in text.special] for text in texts], 1).bool()
         return Inputs(tensors, special, self.tokenizer.mask_token_id, self.pad)
+
+
+def check_vocabulary(tokenizer: PreTrainedTokenizerBase, rows: int, config: Any) -> None:
+    """Refuse a tokenizer with words beyond a model's embeddings; warn if it may be another model's.
+
+    Fewer entries than embeddings are usual: rows are often padded to a multiple of 64. Added tokens
+    beyond the embeddings occur in sound checkpoints too (a padding token, say, that no text holds),
+    so they are a warning, and a text with one is refused. A vocabulary of the right size whose
+    special tokens stand in the right places cannot be told from the model's own.
+    """
+    added = tokenizer.added_tokens_decoder
+    if len(tokenizer) > rows or max(added, default=0) >= rows:
+        beyond = sorted((i, token) for token, i in tokenizer.get_vocab().items() if i >= rows)
+        words = [token for i, token in beyond if i not in added]
+        if words:
+            some = ", ".join(map(repr, words[:3]))
+            raise LoadError(
+                f"the tokenizer has {len(words)} entries that the model has no embedding for "
+                f"(it has {rows}), such as {some}: load both from the same place"
+            )
+        names = ", ".join(token for _, token in beyond[:3])
+        what = f"the model has no embedding for {names}: texts with it are refused"
+        warnings.warn(what, stacklevel=5)
+    if wrong := _contradictions(tokenizer, rows, config):
+        warnings.warn(
+            f"the tokenizer may be another model's: to it, the config's {', '.join(wrong)}; load "
+            "both from the same place",
+            stacklevel=5,
+        )
+
+
+def _contradictions(tokenizer: PreTrainedTokenizerBase, rows: int, config: Any) -> list[str]:
+    """Ids that a config gives to special tokens and a tokenizer to words, or to nothing.
+
+    One id of a word alone says little: configs keep defaults that nobody has set.
+    """
+    special = {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder}
+    words, missing = {}, {}
+    for role in ("bos", "eos", "cls", "sep", "pad"):
+        ids = getattr(config, f"{role}_token_id", None)
+        for i in ids if isinstance(ids, list) else [ids]:
+            if i is None or not 0 <= i < rows or i in special:
+                continue
+            if (token := tokenizer.convert_ids_to_tokens(i)) is not None:
+                words[role, i] = f"{role} {i} is {token!r}"
+            elif role != "pad":
+                missing[role, i] = f"{role} {i} is no token"
+    few = len({i for _, i in words}) < 2
+    return [*([] if few else words.values()), *missing.values()]
 
 
 def _cut(full: Encoded, kept: Encoded, *, left: bool) -> tuple[str, ...]:

@@ -4,21 +4,14 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 import transformers
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoTokenizer,
-    PreTrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import AutoModel, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from alti._errors import LoadError, UsageError
 from alti.model import Model
+from alti.pretrained import architecture_of, class_of, config_of, read, settings_of, tokenizer_of
 from alti.structure import family_named, family_of
 
 DEFAULT = Path(__file__).with_name("default_model")
@@ -31,6 +24,7 @@ def load(
     device: str = "auto",
     dtype: torch.dtype | str | None = None,
     graphs: bool = False,
+    trust_remote_code: bool = False,
 ) -> Model:
     """Load a model with its tokenizer from the Hugging Face hub or from a folder; without a name, the embedded one.
 
@@ -39,18 +33,24 @@ def load(
     `device` "auto" takes an accelerator where there is one. `dtype` None is float32 on a CPU, the checkpoint's own
     elsewhere. `graphs` records explanations as CUDA graphs: small batches then cost a GPU about a forward pass
     (`alti.graphs.Recorder` says what a recording does not see).
+
+    Python code that comes with a model runs only with `trust_remote_code`; a model that cannot be
+    read without its code is refused.
     """
     place, where, kind = find(DEFAULT if name is None or _is_default(name) else name), _device(device), _dtype(dtype)
-    settings, _ = _read(PreTrainedConfig.get_config_dict, place)
-    model_type = settings.get("model_type", "unknown")
-    family_named(model_type, settings)
-    config = _read(AutoConfig.from_pretrained, place)
+    settings = settings_of(place)
+    family_named(settings.get("model_type", "unknown"), settings)
+    config = config_of(place, trust_remote_code)
     if kind is None:
         kind = torch.float32 if where.type == "cpu" else "auto"
-    model = _model(place, config, kind)
-    text = model.main_input_name == "input_ids"
+    model = _model(place, config, kind, trust_remote_code)
+    reads_text = model.main_input_name == "input_ids"
+    tokenizer = _tokenizer(place, trust_remote_code) if reads_text else None
     shown = DEFAULT_NAME if place == str(DEFAULT) else Path(place).name
-    return Model(model.to(where).eval(), _tokenizer(place) if text else None, name=shown, graphs=graphs)
+    loaded = Model(model.to(where).eval(), tokenizer, name=shown, graphs=graphs)
+    if tokenizer is not None and tokenizer.is_fast:
+        _ = loaded.encoder  # a tokenizer that does not fit is refused now
+    return loaded
 
 
 def _is_default(name: str | Path) -> bool:
@@ -99,28 +99,22 @@ def _dtype(name: torch.dtype | str | None) -> torch.dtype | str | None:
     return found
 
 
-def _read(reader: Any, place: str, **options: Any) -> Any:
-    """Call one of transformers' readers; whatever it raises, and its pages of advice, become a sentence."""
-    try:
-        return reader(place, **options)
-    except Exception as error:
-        reason = str(error).strip().partition("\n")[0]
-        what = "folder" if Path(place).is_dir() else "hub model"
-        raise LoadError(f"the {what} {place} could not be loaded: {reason}") from error
-
-
-def _model(place: str, config: PreTrainedConfig, dtype: torch.dtype | str) -> PreTrainedModel:
+def _model(
+    place: str,
+    config: PreTrainedConfig,
+    dtype: torch.dtype | str,
+    trust: bool,
+) -> PreTrainedModel:
     """The model with the head that its config names, or without one where the checkpoint has no weights for it."""
-    architecture = (config.architectures or ["AutoModel"])[0]
-    named: Any = getattr(transformers, architecture, None)
-    if not (named is AutoModel or (isinstance(named, type) and issubclass(named, PreTrainedModel))):
+    architecture, named = architecture_of(config), class_of(config, trust)
+    if named is None:
         warnings.warn(
             f"{place} names {architecture}, which transformers does not have: loaded without a head", stacklevel=3
         )
-        named = AutoModel
-    for cls in (named, AutoModel):
+    options = {"config": config, "dtype": dtype, "trust_remote_code": trust}
+    for cls in (named or AutoModel, AutoModel):
         with _quiet():
-            model, report = _read(cls.from_pretrained, place, config=config, dtype=dtype, output_loading_info=True)
+            model, report = read(cls.from_pretrained, place, **options, output_loading_info=True)
         headless = model.base_model is model
         missing = [key for key in sorted(report["missing_keys"]) if not (headless and "pooler." in key)]
         if not missing:
@@ -149,11 +143,8 @@ def _quiet() -> Iterator[None]:
         transformers.logging.set_verbosity(before)
 
 
-def _tokenizer(place: str) -> PreTrainedTokenizerBase:
-    try:
-        tokenizer = _read(AutoTokenizer.from_pretrained, place)
-    except LoadError as error:
-        raise LoadError(f"{place} has no tokenizer: {error}") from error
+def _tokenizer(place: str, trust: bool) -> PreTrainedTokenizerBase:
+    tokenizer = tokenizer_of(place, trust)
     files = ["tokenizer.json", "vocab.*", "merges.txt", "*.model", *tokenizer.vocab_files_names.values()]
     lacks = Path(place).is_dir() and not any(file for pattern in files for file in Path(place).glob(pattern))
     if lacks or len(tokenizer) <= len(tokenizer.all_special_tokens):  # transformers makes one up where no file is

@@ -1,7 +1,7 @@
 """A model with its tokenizer, ready to explain texts."""
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -129,8 +129,7 @@ class Model:
         """
         if batch_size < 1:
             raise UsageError(f"batch_size = {batch_size} is not a number of texts: give 1 or more")
-        if isinstance(texts, str):
-            raise UsageError("texts is one str: give a list of texts, or use explain for a single one")
+        _check_texts(texts)
         request = self._request(method, target, against, position, layers, truncate, options)
         return self._explain_all(iter(texts), request, batch_size if self.head.takes_batches else 1)
 
@@ -358,6 +357,25 @@ class Model:
     def in_float32(self) -> "Model":
         """A copy that computes in float32."""
         return Model(deepcopy(self.model).float(), self.tokenizer, name=self.name)
+
+
+def _check_texts(texts: Any) -> None:
+    """Refuse what can be iterated, but not over texts in an order."""
+    kind, listed = type(texts).__name__, "give a list of texts"
+    if isinstance(texts, str):
+        raise UsageError(f"texts is one str: {listed}, or use explain for a single one")
+    if isinstance(texts, bytes | bytearray):
+        raise UsageError(f"texts is {kind}: decode them and {listed}")
+    if isinstance(texts, Path):
+        raise UsageError(f"texts is the path {texts}: give the lines of the file")
+    if hasattr(texts, "columns"):
+        raise UsageError(f"texts is a table ({kind}): give one column, like table['text']")
+    if isinstance(texts, Mapping):
+        raise UsageError(f"texts is a {kind}: {listed}, such as its values")
+    if isinstance(texts, set | frozenset):
+        raise UsageError(f"texts is a {kind}, which has no order: {listed}")
+    if not (isinstance(texts, Iterable) or hasattr(texts, "__getitem__")):
+        raise UsageError(f"texts is {kind}: {listed}")
 
 
 def _pair(text: Text) -> tuple[str, str | None]:

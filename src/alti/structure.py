@@ -11,8 +11,10 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from alti._errors import UnsupportedModelError
 from alti.families import FAMILIES, Family, Stack
+from alti.forking import held_while_forking, settle
 
-reading = RLock()  # training flags, hooks and configs belong to the model, not to the caller: one reader at a time
+# training flags, hooks and configs belong to the model, not to the caller: one reader at a time
+reading = held_while_forking(RLock())
 
 
 def network(given: nn.Module) -> PreTrainedModel:
@@ -85,6 +87,7 @@ def call(model: PreTrainedModel, inputs: Mapping[str, Any]) -> Any:
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[list[nn.Module]]:
     """All modules, in evaluation mode, and no other thread of ours; afterwards each is in the mode it was in."""
+    settle(model)
     with reading:
         modules = list(model.modules())
         training = [module for module in modules if module.training]

@@ -8,9 +8,9 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, Literal, NoReturn
 
 import numpy as np
@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 from torch.utils.data import Dataset, Sampler
 from transformers.trainer_callback import PrinterCallback
 
+from alti import pretrained
 from alti._errors import AltiError, LoadError, UsageError
 from alti.data import Example, fingerprint, has_splits, read
 from alti.files import write_whole
@@ -61,6 +62,7 @@ class Recipe:
     decay: float = 0.01
     tokens: int = 128  # longer texts are cut
     seed: int = 0
+    trust_remote_code: bool = False  # whether code that comes with the checkpoint may run
 
     def __post_init__(self) -> None:
         if self.task not in AUTO:
@@ -108,10 +110,10 @@ def train(recipe: Recipe, out: str | Path, *, saves: int = SAVES, watch: Watch |
     recipe, folder = _fitting(recipe), _folder(out)
     if saves < 0:
         raise UsageError(f"saves = {saves} is no number of times: give 0 (never) or more")
-    of = {**asdict(recipe), "data_fingerprint": fingerprint(recipe.data)}
+    of = {**_recorded(recipe), "data_fingerprint": fingerprint(recipe.data)}
     if (card := recorded(folder / CARD, of)) is not None:
         return card
-    tokenizer = _loaded(transformers.AutoTokenizer.from_pretrained, recipe.checkpoint)
+    tokenizer = pretrained.tokenizer_of(recipe.checkpoint, recipe.trust_remote_code)
     if recipe.task == "mask" and tokenizer.mask_token is None:
         raise UsageError(f"{recipe.checkpoint} has no mask token, which task = 'mask' reads: choose another checkpoint")
     rows = _rows(recipe, recipe.split)
@@ -124,14 +126,7 @@ def train(recipe: Recipe, out: str | Path, *, saves: int = SAVES, watch: Watch |
         told = ", ".join(sorted(map(str, unknown)))
         raise UsageError(f"the split {recipe.validation} has labels that {recipe.split} has not: {told}")
     _seed(recipe.seed)
-    model = _loaded(
-        partial(
-            getattr(transformers, AUTO[recipe.task]).from_pretrained,
-            num_labels=len(names),
-            ignore_mismatched_sizes=True,  # a head for other labels is replaced
-        ),
-        recipe.checkpoint,
-    ).float()
+    model = _model(recipe, len(names))
     model.config.id2label = {i: str(name) for name, i in numbers.items()}
     model.config.label2id = {str(name): i for name, i in numbers.items()}
     sets = [_Texts([(row, numbers[row.label]) for row in part], tokenizer, recipe) for part in (rows, held)]
@@ -180,6 +175,14 @@ def _writing(folder: Path) -> Iterator[None]:
         reason = " ".join(str(error).split())[:200]
         then = "make room, and the same command goes on"
         raise LoadError(f"{folder} could not be written ({reason}): {then}") from error
+
+
+def _recorded(recipe: Recipe) -> dict[str, Any]:
+    """The settings of a run; older cards have no trust_remote_code."""
+    settings = asdict(recipe)
+    if not recipe.trust_remote_code:
+        del settings["trust_remote_code"]
+    return settings
 
 
 def _fitting(recipe: Recipe) -> Recipe:
@@ -244,6 +247,9 @@ def _run(trainer: transformers.Trainer, state: str | None) -> None:
     try:
         with _repeatable(trainer.args.device):
             trainer.train(resume_from_checkpoint=state)
+    except UnpicklingError as error:
+        sentence = f"the files in {state} are {pretrained.PICKLED}; take that folder away"
+        raise LoadError(sentence) from error
     except RuntimeError as error:
         moved = state is None and trainer.state.global_step > 0  # weights that no state puts back
         if moved or "deterministic" not in str(error):
@@ -365,12 +371,15 @@ def _rows(recipe: Recipe, split: str | None) -> list[Example]:
     return found
 
 
-def _loaded(read_it: Callable[[str], Any], checkpoint: str) -> Any:
-    try:
-        return read_it(checkpoint)
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise LoadError(f"{checkpoint} could not be loaded ({reason}): give a folder or a hub name") from error
+def _model(recipe: Recipe, labels: int) -> Any:
+    """The checkpoint with a head for so many labels; one for other labels is replaced."""
+    place, trust, auto = recipe.checkpoint, recipe.trust_remote_code, AUTO[recipe.task]
+    config = pretrained.config_of(place, trust)
+    pretrained.check_head(place, config, auto)
+    config.num_labels = labels
+    options = {"config": config, "trust_remote_code": trust, "ignore_mismatched_sizes": True}
+    reader = getattr(transformers, auto).from_pretrained
+    return pretrained.read(reader, place, **options).float()
 
 
 def _seed(seed: int) -> None:

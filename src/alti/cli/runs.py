@@ -9,8 +9,8 @@ import typer
 
 from alti import LoadError, UsageError
 from alti.characters import harmless, plain
-from alti.cli.shared import Device, Dtype, Json, ModelName, PairColumn, by_commas, open_model
-from alti.console import bar, note, resumable, say
+from alti.cli.shared import Device, Dtype, Json, ModelName, PairColumn, Trust, by_commas, open_model
+from alti.console import bar, note, resumable, say, unanswered
 
 
 def bench(
@@ -43,6 +43,7 @@ def bench(
     form: Annotated[str, typer.Option("--format", help="text, markdown, latex or csv.")] = "text",
     device: Device = "auto",
     dtype: Dtype = None,
+    trust_remote_code: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Compare methods on a data set: which tokens matter, by how much the prediction suffers without them?"""
@@ -75,12 +76,12 @@ def bench(
         truncate=truncate,
         keep_scores=keep_scores,
     )
-    loaded = open_model(model, device, dtype)
+    loaded = open_model(model, device, dtype, trust_remote_code)
     if not methods and (fewer := default_methods(loaded)) != PAPER:
         gone = ", ".join(spec for spec in PAPER if spec not in fewer)
         note(f"left out, for want of a second norm in {loaded.family}: {gone}")
         plan = replace(plan, methods=fewer)
-    with resumable(out), bar("texts") as update:
+    with resumable(out), unanswered(), bar("texts") as update:
         for step in run(plan, loaded, out):
             update(step.texts, step.total)
     plan, rows = load_rows(out)
@@ -117,6 +118,7 @@ def train(
     tokens: Annotated[int, typer.Option(help="Longer texts are cut.")] = 128,
     seed: Annotated[int, typer.Option()] = 0,
     saves: Annotated[int, typer.Option(help="How often the state is written, to go on from; 0: never.")] = 20,
+    trust_remote_code: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Fine-tune a classifier of texts, or of the masked position in them."""
@@ -127,10 +129,10 @@ def train(
     settings: dict[str, Any] = {"epochs": epochs, "batch": batch, "rate": rate, "tokens": tokens, "seed": seed}
     settings |= {"split": split or None, "validation": validation or None, "task": task, "first": first}
     settings |= {"text": text_column, "label": label_column, "pair": pair_column, "mask_token": mask_token}
-    recipe = Recipe(checkpoint, data, **settings)
+    recipe = Recipe(checkpoint, data, **settings, trust_remote_code=trust_remote_code)
     disable_progress_bar()
     set_verbosity_error()  # that a new head was made is what was asked for
-    with resumable(out, kept=saves > 0), bar("steps") as update:
+    with resumable(out, kept=saves > 0), unanswered(), bar("steps") as update:
         card = train(recipe, out, saves=saves, watch=update)
     if as_json:
         say(json.dumps(card))

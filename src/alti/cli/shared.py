@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from alti import UsageError
+from alti.console import unanswered
 
 if TYPE_CHECKING:
     from alti import Model
@@ -17,6 +18,7 @@ ModelName = Annotated[
 Against = Annotated[str | None, typer.Option(help="Label or token: explain why rather the target than this.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")]
 Dtype = Annotated[str | None, typer.Option(help="float32, bfloat16, …; default: float32 on a CPU.")]
+Trust = Annotated[bool, typer.Option("--trust-remote-code", help="Run the model's own code.")]
 Bars = Annotated[bool, typer.Option("--bars", help="Show bars, or a table, also where there are colours.")]
 Html = Annotated[Path | None, typer.Option("--html", help="Write a web page instead of printing.")]
 Latex = Annotated[Path | None, typer.Option("--latex", help="Write a LaTeX document instead of printing.")]
@@ -33,7 +35,7 @@ def by_commas(given: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def open_model(model: str | None, device: str, dtype: str | None) -> "Model":
+def open_model(model: str | None, device: str, dtype: str | None, trust: bool) -> "Model":
     """The model, loaded without any talk."""
     from transformers.utils.logging import disable_progress_bar
 
@@ -41,4 +43,5 @@ def open_model(model: str | None, device: str, dtype: str | None) -> "Model":
 
     disable_progress_bar()
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # each retry is a warning; what fails is told once
-    return load(model, device=device, dtype=dtype)
+    with unanswered():
+        return load(model, device=device, dtype=dtype, trust_remote_code=trust)

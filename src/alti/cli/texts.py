@@ -19,6 +19,7 @@ from alti.cli.shared import (
     Latex,
     ModelName,
     Plot,
+    Trust,
     by_commas,
     open_model,
 )
@@ -48,6 +49,7 @@ def explain(
     batch_size: Annotated[int, typer.Option(help="Texts per forward pass.")] = 32,
     device: Device = "auto",
     dtype: Dtype = None,
+    trust_remote_code: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Explain a text, or every line of a file: which tokens does the prediction rest on?"""
@@ -62,7 +64,7 @@ def explain(
     asked["layers"] = layers or (plot is not None and kind != "tokens")
     asked |= {"truncate": truncate, **_options(method, option or [])}
     if text is not None and text != "-":
-        found = [open_model(model, device, dtype).explain(text, pair, **asked)]
+        found = [open_model(model, device, dtype, trust_remote_code).explain(text, pair, **asked)]
         show(found[0], as_json, tokens, bars, html or latex or plot)
         save(found, html, latex, tokens)
         drawn(found[0], tokens)
@@ -70,7 +72,8 @@ def explain(
     if pair is not None or plot is not None:
         raise UsageError("--pair and --plot go with one TEXT, not with the lines of a file")
     lines = Lines(file)
-    results = open_model(model, device, dtype).explain_all(lines, batch_size=batch_size, **asked)
+    loaded = open_model(model, device, dtype, trust_remote_code)
+    results = loaded.explain_all(lines, batch_size=batch_size, **asked)
     done, found = 0, []
     try:
         for result in watched(results, lines.count(), printed=as_json or not (html or latex)):
@@ -104,6 +107,7 @@ def compare(
     truncate: Annotated[bool, typer.Option("--truncate", help="Cut a text that is too long.")] = False,
     device: Device = "auto",
     dtype: Dtype = None,
+    trust_remote_code: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Explain one text with several methods, side by side."""
@@ -117,7 +121,7 @@ def compare(
     if against is not None and (blind := [name for name, _ in specs if not reads_class(name)]):
         note(f"left out, being the same for every class: {', '.join(blind)}")
         specs = [spec for spec in specs if spec.name not in blind]
-    loaded = open_model(model, device, dtype)
+    loaded = open_model(model, device, dtype, trust_remote_code)
     asked: dict[str, Any] = {"target": target, "against": against, "position": position}
     asked |= {"truncate": truncate, "layers": False}
     found = [loaded.explain(text, pair, method=name, **asked, **options) for name, options in specs]
@@ -133,10 +137,11 @@ def check(
     model: Annotated[str | None, typer.Argument(help="A Hugging Face hub name or a folder; default: embedded.")] = None,
     device: Device = "auto",
     dtype: Dtype = None,
+    trust_remote_code: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Prove that a model is read right: every block, rebuilt from its parts, is what the model computed."""
-    loaded = open_model(model, device, dtype)
+    loaded = open_model(model, device, dtype, trust_remote_code)
     family, name = loaded.family, loaded.dtype
     errors = {name: loaded.check()}
     if name in ("float16", "bfloat16"):  # half precision rounds too much to tell an exact sum from a nearly right one
@@ -160,13 +165,16 @@ def serve(
     max_tokens: Annotated[int, typer.Option(help="Longer texts are refused.")] = 512,
     device: Device = "auto",
     dtype: Dtype = None,
+    trust_remote_code: Trust = False,
 ) -> None:
     """Open a web page on this machine: type a text and see which tokens the prediction rests on."""
     from alti.web import serve
     from alti.web.settings import Limits, Settings
 
     names = tuple(models) if models else (None,)
-    serve(Settings(names, host, port, device, dtype, Limits(tokens=max_tokens)), browser=not no_browser)
+    limits = Limits(tokens=max_tokens)
+    settings = Settings(names, host, port, device, dtype, limits, trust_remote_code)
+    serve(settings, browser=not no_browser)
 
 
 def _options(method: str, given: list[str]) -> dict[str, Any]:

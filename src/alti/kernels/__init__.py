@@ -3,7 +3,7 @@
 proximity(block, p)  -> [B, T, S]   ‖y_i‖ − ‖y_i − T_ij‖ in the ℓp norm, up to a positive factor per row
 contributions(block) -> [B, T, S]   the positive part of that, for p = 1, with its rows divided
 lengths(block)       -> [B, T, S]   ‖T_ij‖₂
-ready(device)                       raises where it cannot be used, if importing it does not tell
+ready(device, dtype)                raises where it cannot be used, if importing it does not tell
 
 (S + 1 columns for cross-attention: the residual is the last one.) `reference` is the definition; every other kernel is
 tested against it.
@@ -47,7 +47,7 @@ def pick(name: str, task: str, device: torch.device, dtype: torch.dtype) -> Modu
     wanted = os.environ.get("ALTI_KERNEL", "auto") if name == "auto" else name
     able = [key for key, kernel in KERNELS.items() if kernel.can(task, device.type, dtype)]
     if wanted == "auto":
-        wanted = next(key for key in able if works(key, device))
+        wanted = next(key for key in able if works(key, device, dtype))
     if wanted not in able:
         where = "kernel" if wanted == name else "the environment variable ALTI_KERNEL"
         kind = str(dtype).removeprefix("torch.")
@@ -57,12 +57,16 @@ def pick(name: str, task: str, device: torch.device, dtype: torch.dtype) -> Modu
 
 
 @cache
-def works(name: str, device: torch.device) -> bool:
+def works(name: str, device: torch.device, dtype: torch.dtype = torch.float32) -> bool:
     """Whether a kernel can be used here; if not, that is said once."""
     try:
         module = import_module(f"alti.kernels.{name}")
-        getattr(module, "ready", lambda device: None)(device)
+        getattr(module, "ready", lambda device, dtype: None)(device, dtype)
     except Exception as error:  # not installed, or of no use on this processor
         warnings.warn(f"the {name} kernel does not work here ({error}): using a slower one", stacklevel=2)
         return False
     return True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=works.cache_clear)  # threads of a kernel stay in the parent

@@ -6,6 +6,7 @@ and not computed.
 """
 
 import math
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import reduce
@@ -22,8 +23,10 @@ from numba.extending import intrinsic
 from torch import Tensor
 from torch.nn.functional import pad
 
+from alti._errors import AltiError
 from alti.blocks import Block
 from alti.kernels.shared import closeness
+from alti.kernels.stored import KernelCache
 
 COLUMNS = 8  # source tokens whose vectors stay in the second-level cache while all rows pass
 FEATURES = numba.config.CPU_FEATURES or get_host_cpu_features().flatten()
@@ -36,6 +39,7 @@ torch.empty(31 << 20, dtype=torch.uint8)
 
 _running = Lock()  # numba's threads, and the memory below, belong to the process
 _kept: dict[torch.dtype, Tensor] = {}
+_processes: list[int] = []  # the one that has run the kernel; a fork of it lacks the threads
 
 
 class _Vectors:
@@ -121,7 +125,7 @@ def _closer(rows: int) -> Any:
 _closer_rows, _closer_own = _closer(ROWS), _closer(1)
 
 
-@numba.njit(parallel=True, cache=True, error_model="numpy")
+@numba.njit(parallel=True, error_model="numpy")
 def _fused(attn, f, u, r, own, found):
     """attn [B, H, T, S], f [H, B · S, D], u and r [B, T + padding, D], own [B, T] -> found [B, T, S]"""
     batch, heads, targets, sources = attn.shape
@@ -159,8 +163,27 @@ def _fused(attn, f, u, r, own, found):
                     found[b, i + row, j0 + k] = out[0]
 
 
+_fused._cache = KernelCache(__file__)
+
+
+def ready(device: torch.device, dtype: torch.dtype) -> None:
+    """Compile, or read what was compiled before."""
+    _refuse_fork()
+    numbers = {torch.float32: types.float32, torch.float64: types.float64}.get(dtype)
+    if numbers is not None:
+        arrays = [types.Array(numbers, dimensions, "C") for dimensions in (4, 3, 3, 3, 3)]
+        _fused.compile((*arrays[:4], types.Array(types.int64, 2, "C"), arrays[4]))
+
+
+def _refuse_fork() -> None:
+    """numba ends a process that was forked after its threads had run, without a word to Python."""
+    if _processes and _processes[0] != os.getpid():
+        raise AltiError("this process was forked from one that has run it; spawn processes instead")
+
+
 def proximity(block: Block, p: int) -> Tensor:
     """‖y_i‖₁ − ‖y_i − T_ij‖₁, divided by scale_i."""
+    _refuse_fork()
     u, r = (x / block.scale[..., None] for x in (block.output, block.residual))
     batch, heads, targets, sources = block.attn.shape
     right, below = -u.shape[-1] % (WIDE * BYTES // u.itemsize), -targets % ROWS
@@ -171,6 +194,7 @@ def proximity(block: Block, p: int) -> Tensor:
     arrays = [x.contiguous().numpy() for x in (block.attn, *rows, own)]
     texts = max(1, VECTORS // (heads * sources * weight.shape[-1]))
     with _running, _torch_threads_kept():
+        _processes[:] = [os.getpid()]
         for start in range(0, batch, texts):
             some = slice(start, start + texts)
             f = _vectors(block.value[some], weight)

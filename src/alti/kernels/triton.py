@@ -224,7 +224,7 @@ def _touch(ptr):
     tl.store(ptr, 1.0)
 
 
-def ready(device: torch.device) -> None:
+def ready(device: torch.device, dtype: torch.dtype) -> None:
     """Raise where Triton is installed but cannot compile or start a kernel: no C compiler, say, or an old GPU."""
     touched = torch.zeros(1, device=device)
     with torch.cuda.device(touched.device):

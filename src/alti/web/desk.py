@@ -34,7 +34,12 @@ class Desk:
         self.limits = settings.limits
         self.models: dict[str, Model] = {}
         for name in settings.models:
-            model = load(name, device=settings.device, dtype=settings.dtype)
+            model = load(
+                name,
+                device=settings.device,
+                dtype=settings.dtype,
+                trust_remote_code=settings.trust_remote_code,
+            )
             _ = model.head, model.encoder  # what explain does not take is refused at the start
             same = sum(other.name == model.name for other in self.models.values())
             self.models[f"{model.name} ({same + 1})" if same else model.name] = model

@@ -27,6 +27,7 @@ class Settings:
     device: str = "auto"
     dtype: str | None = None
     limits: Limits = field(default_factory=Limits)
+    trust_remote_code: bool = False  # whether code that comes with a model may run
 
     @property
     def local(self) -> bool:

@@ -1,0 +1,159 @@
+"""Reads configs, tokenizers and models with transformers; their own code runs only if allowed.
+
+A folder can name code in many places: `auto_map` (refused, and trust_remote_code is always given:
+transformers asks on standard input otherwise), pickles (torch reads nothing but tensors), kernels
+from the hub (not loaded), modules of an adapter and weights outside the folder (refused).
+"""
+
+import json
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import transformers
+from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase
+from transformers.models.auto.tokenization_auto import get_tokenizer_config
+from transformers.utils import find_adapter_config_file, is_peft_available
+
+from alti._errors import LoadError
+
+# transformers' own implementations; it fetches others from the hub and runs them
+ATTENTION = (None, "eager", "sdpa", "flex_attention")
+EXPERTS = (None, "eager", "batched_mm", "grouped_mm")
+PICKLED = "damaged or hold more than tensors, which could run code: they were not read"
+
+
+def read(reader: Any, place: str, **options: Any) -> Any:
+    """Call one of transformers' readers; whatever it raises becomes one sentence."""
+    try:
+        return reader(place, **options)
+    except LoadError:
+        raise
+    except Exception as error:
+        if "trust_remote_code=True" in str(error) and not options.get("trust_remote_code"):
+            raise LoadError(_refusal(place)) from error
+        reason = str(error).strip().partition("\n")[0]
+        if isinstance(error, UnpicklingError):
+            reason = f"its pickled weights are {PICKLED}; save them as safetensors"
+        raise LoadError(f"the {_kind(place)} {place} could not be loaded: {reason}") from error
+
+
+def settings_of(place: str) -> dict[str, Any]:
+    """What config.json says."""
+    settings: dict[str, Any] = read(PreTrainedConfig.get_config_dict, place)[0]
+    return settings
+
+
+def config_of(place: str, trust: bool) -> PreTrainedConfig:
+    """The config of a model that can be loaded without code of its own, or with `trust`."""
+    config = read(AutoConfig.from_pretrained, place, trust_remote_code=trust)
+    known = hasattr(transformers, architecture_of(config))
+    if not (known or trust) and _models(config):  # another class would stand in for the named one
+        raise LoadError(_refusal(place))
+    _drop_kernels(place, config)
+    _check_shards(place)
+    _check_adapter(place)
+    return config
+
+
+def tokenizer_of(place: str, trust: bool) -> PreTrainedTokenizerBase:
+    """The tokenizer, of the class that is named: no plain one in place of the folder's own."""
+    settings = read(get_tokenizer_config, place)
+    name, named = settings.get("tokenizer_class") or "none", settings.get("auto_map") or {}
+    known = any(hasattr(transformers, each) for each in (name, f"{name}Fast"))
+    if not (known or trust) and (isinstance(named, list) or "AutoTokenizer" in named):
+        raise LoadError(_refusal(place))
+    try:
+        return read(AutoTokenizer.from_pretrained, place, trust_remote_code=trust)
+    except LoadError as error:
+        raise LoadError(f"{place} has no tokenizer: {error}") from error
+
+
+def architecture_of(config: PreTrainedConfig) -> str:
+    return str((config.architectures or ["AutoModel"])[0])
+
+
+def class_of(config: PreTrainedConfig, trust: bool) -> Any:
+    """The class that a config names: its own (with `trust`), transformers', or None."""
+    name = architecture_of(config)
+    for auto, reference in _models(config).items():
+        if trust and reference.rpartition(".")[2] == name:
+            return getattr(transformers, auto, None)
+    found = getattr(transformers, name, None)
+    is_model = isinstance(found, type) and issubclass(found, transformers.PreTrainedModel)
+    return found if is_model or found is transformers.AutoModel else None
+
+
+def check_head(place: str, config: PreTrainedConfig, auto: str) -> None:
+    """Refuse a head that the model's own code lacks: transformers would use another network."""
+    own = _models(config) and not hasattr(transformers, architecture_of(config))
+    if own and auto not in _models(config):
+        raise LoadError(f"the code of {place} has no class for {auto}: choose another checkpoint")
+
+
+def _models(config: PreTrainedConfig) -> dict[str, str]:
+    """The auto classes that a config names code for."""
+    named = getattr(config, "auto_map", None) or {}
+    return {auto: reference for auto, reference in named.items() if auto.startswith("AutoModel")}
+
+
+def _kind(place: str) -> str:
+    return "folder" if Path(place).is_dir() else "hub model"
+
+
+def _refusal(place: str) -> str:
+    files = {
+        "config.json": settings_of(place),
+        "tokenizer_config.json": read(get_tokenizer_config, place),
+    }
+    named = [
+        f"{file}: {', '.join(references)}"
+        for file, settings in files.items()
+        if (references := list(dict.fromkeys(_references(settings.get("auto_map")))))
+    ]
+    return (
+        f"the {_kind(place)} {place} names code of its own ({'; '.join(named)}), which was not "
+        "run: read it, then allow it with trust_remote_code=True (--trust-remote-code)"
+    )
+
+
+def _references(auto_map: Any) -> Iterator[str]:
+    """The classes that an auto_map names; those of tokenizers come in lists."""
+    if isinstance(auto_map, str):
+        yield auto_map
+    elif isinstance(auto_map, dict | list):
+        for entry in auto_map.values() if isinstance(auto_map, dict) else auto_map:
+            yield from _references(entry)
+
+
+def _drop_kernels(place: str, config: PreTrainedConfig) -> None:
+    """A config may name a kernel that transformers would fetch from the hub and run."""
+    allowed = {"_attn_implementation": ATTENTION, "_experts_implementation": EXPERTS}
+    for part in (config, *(getattr(config, name, None) for name in config.sub_configs)):
+        for field, own in allowed.items():
+            if (name := getattr(part, field, None)) not in own:
+                setattr(part, field, None)
+                what = f"{place} names the kernel {name}, which is code and was not loaded"
+                warnings.warn(what, stacklevel=4)
+
+
+def _check_shards(place: str) -> None:
+    """Weights are read from the folder itself."""
+    for index in Path(place).glob("*.index.json"):
+        for name in set(read(_json, str(index)).get("weight_map", {}).values()):
+            if Path(name).is_absolute() or ".." in Path(name).parts:
+                raise LoadError(f"{index} names weights outside the folder ({name}): not read")
+
+
+def _check_adapter(place: str) -> None:
+    """peft imports the module that megatron_core names."""
+    file = read(find_adapter_config_file, place) if is_peft_available() else None
+    if file and (settings := read(_json, file)).get("megatron_config"):
+        module = settings.get("megatron_core")
+        raise LoadError(f"{file} names the module {module}, not imported: remove megatron_config")
+
+
+def _json(file: str) -> Any:
+    return json.loads(Path(file).read_text(encoding="utf-8"))
