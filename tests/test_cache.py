@@ -2,6 +2,8 @@
 
 import os
 import stat
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -180,6 +182,20 @@ def test_a_folder_that_the_user_names_is_taken_as_it_is(home, tmp_path, monkeypa
     (shared / "alti").chmod(0o777)
     assert hits(compiled()) == 1
     assert not home.exists()
+
+
+def test_compiling_leaves_torchs_threads_alone():
+    """In a process of its own: numba starts its threads once."""
+    code = (
+        "import torch\n"
+        "from alti.kernels import pick\n"
+        "torch.ones(64, 64).softmax(-1)\n"  # torch has threads from here on
+        "torch.set_num_threads(1)\n"
+        "pick('auto', 'l1', torch.device('cpu'), torch.float32)\n"
+        "print(torch.get_num_threads())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n"
 
 
 def test_a_kernel_that_does_not_compile_gives_way_to_another(monkeypatch):

@@ -92,7 +92,7 @@ def test_a_wrong_block_is_told(standing_in, monkeypatch):
 def test_where_it_is_used(monkeypatch):
     module, works = SimpleNamespace(), {"triton": True}
     monkeypatch.setattr(carrying, "import_module", {"alti.fused": module}.__getitem__)
-    monkeypatch.setattr(carrying, "works", lambda name, device: works[name])
+    monkeypatch.setattr(carrying, "works", lambda name, *_: works[name])
     gpu, cpu = torch.device("cuda"), torch.device("cpu")
     assert fused_for(gpu, torch.float32) is module
     assert fused_for(gpu, torch.float64) is None
@@ -116,7 +116,7 @@ def unasked():
 def test_a_machine_where_triton_starts_no_kernel_is_told_once(unasked, monkeypatch):
     asked = []
 
-    def ready(device):
+    def ready(device, dtype):
         asked.append(device)
         raise RuntimeError("Failed to find C compiler.")
 

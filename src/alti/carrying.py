@@ -58,4 +58,4 @@ def fused_for(device: torch.device, dtype: torch.dtype) -> ModuleType | None:
         or os.environ.get("ALTI_KERNEL", "auto") not in ("auto", "triton")
     ):
         return None
-    return import_module("alti.fused") if works("triton", device) else None
+    return import_module("alti.fused") if works("triton", device, dtype) else None

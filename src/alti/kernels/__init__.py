@@ -57,7 +57,7 @@ def pick(name: str, task: str, device: torch.device, dtype: torch.dtype) -> Modu
 
 
 @cache
-def works(name: str, device: torch.device, dtype: torch.dtype = torch.float32) -> bool:
+def works(name: str, device: torch.device, dtype: torch.dtype) -> bool:
     """Whether a kernel can be used here; if not, that is said once."""
     try:
         module = import_module(f"alti.kernels.{name}")

@@ -39,7 +39,7 @@ torch.empty(31 << 20, dtype=torch.uint8)
 
 _running = Lock()  # numba's threads, and the memory below, belong to the process
 _kept: dict[torch.dtype, Tensor] = {}
-_processes: list[int] = []  # the one that has run the kernel; a fork of it lacks the threads
+_processes: list[int] = []  # the one that has numba's threads; a fork of it lacks them
 
 
 class _Vectors:
@@ -172,7 +172,8 @@ def ready(device: torch.device, dtype: torch.dtype) -> None:
     numbers = {torch.float32: types.float32, torch.float64: types.float64}.get(dtype)
     if numbers is not None:
         arrays = [types.Array(numbers, dimensions, "C") for dimensions in (4, 3, 3, 3, 3)]
-        _fused.compile((*arrays[:4], types.Array(types.int64, 2, "C"), arrays[4]))
+        with _running, _torch_threads_kept():  # numba starts its pool when it compiles
+            _fused.compile((*arrays[:4], types.Array(types.int64, 2, "C"), arrays[4]))
 
 
 def _refuse_fork() -> None:
@@ -194,7 +195,6 @@ def proximity(block: Block, p: int) -> Tensor:
     arrays = [x.contiguous().numpy() for x in (block.attn, *rows, own)]
     texts = max(1, VECTORS // (heads * sources * weight.shape[-1]))
     with _running, _torch_threads_kept():
-        _processes[:] = [os.getpid()]
         for start in range(0, batch, texts):
             some = slice(start, start + texts)
             f = _vectors(block.value[some], weight)
@@ -206,6 +206,7 @@ def proximity(block: Block, p: int) -> Tensor:
 @contextmanager
 def _torch_threads_kept() -> Iterator[None]:
     """numba takes as many threads as torch does; its pool sets OpenMP's number, which is torch's too."""
+    _processes[:] = [os.getpid()]
     threads, own = torch.get_num_threads(), numba.get_num_threads()
     try:
         numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
