@@ -23,8 +23,8 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification
 
 import alti
-from alti import blocks, proofs
-from alti.methods import Inputs, Target, run
+from alti.methods import Inputs, Target, proofs, run
+from alti.read import walk as blocks
 
 
 def model() -> BertForSequenceClassification:

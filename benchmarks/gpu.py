@@ -18,12 +18,14 @@ from transformers import BertConfig, BertForSequenceClassification, BertModel
 from triton.testing import do_bench_cudagraph
 
 import alti
-from alti import Block, blocks, comparing
-from alti.carrying import fused_for
-from alti.graphs import Recorder
-from alti.kernels import reference, triton
+from alti import Block
 from alti.methods import Inputs, Target, run
-from alti.targets import Head
+from alti.mix.kernels import reference, triton
+from alti.model.cuda_graphs import Recorder
+from alti.model.head import Head
+from alti.read import comparing
+from alti.read import walk as blocks
+from alti.read.norms import fused_for
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import tiny  # beside the tests, no package

@@ -10,8 +10,8 @@ import json
 import sys
 from pathlib import Path
 
-from alti.bench import load_rows
-from alti.tables import Cell, Table, paired
+from alti.experiments.bench import load_rows
+from alti.views.tables import Cell, Table, paired
 
 
 def main(rows_file: str, rivals_file: str, method: str = "absence") -> None:

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import alti
-from alti.kernels.shared import thinned
+from alti.mix.kernels.shared import thinned
 
 
 def main() -> None:

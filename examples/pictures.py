@@ -13,8 +13,8 @@ from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
 import alti
-from alti import terminal
-from alti.colours import DARK
+from alti.views import terminal
+from alti.views.colours import DARK
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 SENTENCE = "The camera work is gorgeous, but nobody on screen seems to have read the script."

@@ -9,7 +9,7 @@ import torch
 
 import alti
 from alti.metrics import anisotropy
-from alti.mixing import lengths
+from alti.mix.contributions import lengths
 from reproduction.settings import DATA, RESULTS, model_name, rounded, short, texts, write
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import alti
-from alti.bench import Plan, load_rows, run
+from alti.experiments.bench import Plan, load_rows, run
 from reproduction.settings import BUILD, DATA, METHODS, RESULTS, data_file, model_name, rounded, short, write
 
 DRAWN = (

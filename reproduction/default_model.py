@@ -15,15 +15,15 @@ import torch
 from transformers import AutoModel, AutoTokenizer, PreTrainedTokenizerFast
 
 import alti
-from alti.data import Example, read
-from alti.predicting import Predictor
-from alti.train import CARD, Recipe, train
+from alti.experiments.data import Example, read
+from alti.experiments.predict import Predictor
+from alti.experiments.train import CARD, Recipe, train
 from reproduction.settings import BUILD, ROOT, data_file
 
 TOKENS = 17_000  # of the 30,522: as many as fit into 36 MB
 CORPORA = ("sst2", "imdb", "yelp")  # whose training texts say which tokens are used
 SEED = 0
-OUT = ROOT / "src" / "alti" / "default_model"
+OUT = ROOT / "src" / "alti" / "model" / "default_model"
 NAME = "minilm-l6-sst2"
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import alti
-from alti.bench import Plan, default_methods, load_rows, run, work
-from alti.judging import BY_SIZE
-from alti.tables import bootstrap, paired
+from alti.experiments.bench import Plan, default_methods, load_rows, run, work
+from alti.experiments.evaluate import BY_SIZE
+from alti.views.tables import bootstrap, paired
 from reproduction.settings import BUILD, DATA, METHODS, RESULTS, data_file, model_name, rounded, short, write
 
 PLAIN = ("comprehensiveness", "sufficiency")

@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from PIL import Image, ImageChops, ImageOps  # matplotlib brings it
 
 import alti
-from alti import latex, plots
-from alti.tables import Cell
+from alti.views import latex, plots
+from alti.views.tables import Cell
 from reproduction.settings import BACKBONES, DATA, RESULTS, ROOT
 
 FIGURES = ROOT / "docs" / "figures"

@@ -8,7 +8,7 @@ import random
 from typing import Any
 
 import alti
-from alti.data import Example, read
+from alti.experiments.data import Example, read
 from reproduction.settings import DATA, METHODS, RESULTS, data_file, model_name, rounded, short, write
 
 LAYERWISE = ("Rollout", "Globenc", "ALTI")

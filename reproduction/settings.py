@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from alti.data import Example, read, sample
+from alti.experiments.data import Example, read, sample
 
 ROOT = Path(__file__).parents[1]
 BUILD = Path(os.environ.get("ALTI_BUILD", ROOT / "build" / "reproduction"))  # data, models and rows: not in the repo

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from safetensors import safe_open
 
-from alti.train import Recipe, train
+from alti.experiments.train import Recipe, train
 from reproduction.settings import BACKBONES, BUILD, DATA, RESULTS, data_file, model_name, write
 
 

@@ -13,7 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 import alti
-from alti.words import group
+from alti.model.words import group
 
 import tiny
 

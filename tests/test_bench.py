@@ -16,11 +16,11 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
 import alti
-from alti.bench import PAPER, Plan, curves, default_methods, load_rows, parsed, run, summary, work
-from alti.data import Example, read
-from alti.judging import BY_SIZE, Judge, _plausibility
+from alti.experiments.bench import PAPER, Plan, curves, default_methods, load_rows, parsed, run, summary, work
+from alti.experiments.data import Example, read
+from alti.experiments.evaluate import BY_SIZE, Judge, _plausibility
+from alti.experiments.predict import Predictor, batches
 from alti.metrics import comprehensiveness, probability_drop, sufficiency, token_f1
-from alti.predicting import Predictor, batches
 
 import tiny
 
@@ -111,7 +111,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 import alti
-from alti import bench
+from alti.experiments import bench
 written = []
 def write(out, rows):
     lines = b"".join(map(bench._line, rows))

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import alti
-from alti.kernels import stored
-from alti.kernels.stored import CacheWarning, KernelCache
+from alti.mix.kernels import stored
+from alti.mix.kernels.stored import CacheWarning, KernelCache
 
 SOURCE = __file__
 
@@ -60,7 +60,7 @@ def test_a_compiled_kernel_is_read_again(home):
 
 
 def test_the_kernel_of_alti_is_kept_there():
-    from alti.kernels import numba as kernel
+    from alti.mix.kernels import numba as kernel
 
     assert isinstance(kernel._fused._cache, KernelCache)
     assert kernel._fused._cache.source == kernel.__file__
@@ -188,7 +188,7 @@ def test_compiling_leaves_torchs_threads_alone():
     """In a process of its own: numba starts its threads once."""
     code = (
         "import torch\n"
-        "from alti.kernels import pick\n"
+        "from alti.mix.kernels import pick\n"
         "torch.ones(64, 64).softmax(-1)\n"  # torch has threads from here on
         "torch.set_num_threads(1)\n"
         "pick('auto', 'l1', torch.device('cpu'), torch.float32)\n"
@@ -202,8 +202,8 @@ def test_a_kernel_that_does_not_compile_gives_way_to_another(monkeypatch):
     from test_mixing import random_block
 
     block = random_block()
-    alti.kernels.works.cache_clear()
-    monkeypatch.setattr("alti.kernels.numba._fused.compile", raising(RuntimeError("no such")))
+    alti.mix.kernels.works.cache_clear()
+    monkeypatch.setattr("alti.mix.kernels.numba._fused.compile", raising(RuntimeError("no such")))
     try:
         with pytest.warns(UserWarning, match="numba kernel does not work here .no such."):
             found = alti.contributions(block)
@@ -212,4 +212,4 @@ def test_a_kernel_that_does_not_compile_gives_way_to_another(monkeypatch):
             warnings.simplefilter("error")
             alti.contributions(block)
     finally:
-        alti.kernels.works.cache_clear()
+        alti.mix.kernels.works.cache_clear()

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 import alti
-from alti.data import Example, Skipped, read, sample
+from alti.experiments.data import Example, Skipped, read, sample
 
 ROWS = [
     {"text": "A clever blend, “really”.", "label": 1, "split": "train"},

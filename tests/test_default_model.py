@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import alti
-from alti.data import Example, read
-from alti.loading import DEFAULT
-from alti.predicting import Predictor
+from alti.experiments.data import Example, read
+from alti.experiments.predict import Predictor
+from alti.model.loading import DEFAULT
 
 CARD = json.loads((DEFAULT / "card.json").read_text())
 ROOT = Path(__file__).parents[1]

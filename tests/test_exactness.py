@@ -58,7 +58,7 @@ def test_a_mask_that_is_read_as_something_else_is_caught(monkeypatch):
     model.set_attn_implementation("sdpa")
     batch = tiny.inputs(model)
     batch["attention_mask"] = four_dimensions(batch["attention_mask"])
-    monkeypatch.setattr("alti.overhear._meant", lambda mask, *_: (mask, None))
+    monkeypatch.setattr("alti.read.attention_hook._meant", lambda mask, *_: (mask, None))
     with pytest.raises(alti.DecompositionError, match=r"gives another output than the untouched one, by \d"):
         alti.check(model, batch)
 
@@ -68,7 +68,7 @@ def test_explain_compares_with_the_untouched_model_once_for_each_kind_of_mask(me
     model = alti.Model(tiny.speaking("bert", CLASSIFIER), tiny.tokenizer())
     passes = []
     monkeypatch.setattr(
-        "alti.proofs.untouched", lambda *args, old=alti.proofs.untouched: passes.append(1) or old(*args)
+        "alti.methods.proofs.untouched", lambda *args, old=alti.methods.proofs.untouched: passes.append(1) or old(*args)
     )
     texts = ["a long film", "a long and clumsy film"]
     model.explain(texts[0], method=method)
@@ -82,8 +82,8 @@ def test_explain_compares_with_the_untouched_model_once_for_each_kind_of_mask(me
 
 def test_explain_refuses_a_model_whose_masks_are_read_as_something_else(monkeypatch):
     model = alti.Model(tiny.speaking("bert", CLASSIFIER, dtype=torch.float32), tiny.tokenizer())
-    added = alti.overhear._added
-    monkeypatch.setattr("alti.overhear._added", lambda shown, dtype: added(torch.ones_like(shown), dtype))
+    added = alti.read.attention_hook._added
+    monkeypatch.setattr("alti.read.attention_hook._added", lambda shown, dtype: added(torch.ones_like(shown), dtype))
     assert model.explain("a long film").scores.sum() > 0  # nothing is masked
     with pytest.raises(alti.DecompositionError, match="gives another output than the untouched one"):
         list(model.explain_all(["a long film", "a long and clumsy film"]))
@@ -137,7 +137,7 @@ def throwing_away(module, args, kwargs, output):
 
 def broken(how: str, family: str, head: str = "AutoModel", **config: object):
     model = tiny.build(family, head, **config)
-    layers = [layer for _, layers in alti.structure.stacks_of(model) for layer in layers]
+    layers = [layer for _, layers in alti.read.modules.stacks_of(model) for layer in layers]
     if how == "neighbour":
         layer = layers[1]
         if family == "bert":

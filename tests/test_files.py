@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import alti
-from alti import files
+from alti import _files as files
 from test_attribution import attribution
 
 resource = pytest.importorskip("resource")  # neither these limits nor named pipes are on Windows

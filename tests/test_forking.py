@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import alti
-from alti import forking
+from alti.read import forking
 
 import tiny
 

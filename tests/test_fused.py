@@ -1,4 +1,4 @@
-"""How blocks are handed to `alti.fused`, with a stand-in for it; on a GPU `benchmarks/gpu.py` compares the real one."""
+"""How blocks are handed to `triton_norms`, with a stand-in for it; `benchmarks/gpu.py` compares the real one."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -7,9 +7,11 @@ import pytest
 import torch
 
 import alti
-from alti import blocks, carrying, comparing, kernels
-from alti.affine import projection
-from alti.carrying import Call, fused_for
+from alti.read import comparing, compiled
+from alti.read import norms as carrying
+from alti.read import walk as blocks
+from alti.read.affine import projection
+from alti.read.norms import Call, fused_for
 
 import tiny
 
@@ -24,7 +26,7 @@ def read(model, inputs, through=None):
 
 @pytest.fixture
 def standing_in(monkeypatch):
-    """The plain definitions in place of `alti.fused`, as it gets its arguments; returns what it was asked."""
+    """The plain definitions in place of `triton_norms`, as it gets its arguments; returns what it was asked."""
     asked = []
 
     def plain(definition, *args):
@@ -90,8 +92,8 @@ def test_a_wrong_block_is_told(standing_in, monkeypatch):
 
 
 def test_where_it_is_used(monkeypatch):
-    module, works = SimpleNamespace(), {"triton": True}
-    monkeypatch.setattr(carrying, "import_module", {"alti.fused": module}.__getitem__)
+    module, works = SimpleNamespace(), {carrying.FUSED: True}
+    monkeypatch.setattr(carrying, "import_module", {"alti.read.triton_norms": module}.__getitem__)
     monkeypatch.setattr(carrying, "works", lambda name, *_: works[name])
     gpu, cpu = torch.device("cuda"), torch.device("cpu")
     assert fused_for(gpu, torch.float32) is module
@@ -101,16 +103,16 @@ def test_where_it_is_used(monkeypatch):
     assert fused_for(gpu, torch.float32) is None
     monkeypatch.setenv("ALTI_KERNEL", "triton")
     assert fused_for(gpu, torch.float32) is module
-    works["triton"] = False
+    works[carrying.FUSED] = False
     assert fused_for(gpu, torch.float32) is None
 
 
 @pytest.fixture
 def unasked():
     """What works where is forgotten, before and after."""
-    kernels.works.cache_clear()
+    compiled.works.cache_clear()
     yield
-    kernels.works.cache_clear()
+    compiled.works.cache_clear()
 
 
 def test_a_machine_where_triton_starts_no_kernel_is_told_once(unasked, monkeypatch):
@@ -120,9 +122,9 @@ def test_a_machine_where_triton_starts_no_kernel_is_told_once(unasked, monkeypat
         asked.append(device)
         raise RuntimeError("Failed to find C compiler.")
 
-    monkeypatch.setattr(kernels, "import_module", lambda name: SimpleNamespace(ready=ready))
+    monkeypatch.setattr(compiled, "import_module", lambda name: SimpleNamespace(ready=ready))
     gpu = torch.device("cuda", 1)
-    with pytest.warns(UserWarning, match=r"triton kernel does not work here \(Failed to find C compiler"):
+    with pytest.warns(UserWarning, match=r"triton_norms kernel does not work here \(Failed to find C compiler"):
         assert fused_for(gpu, torch.float32) is None
     assert fused_for(gpu, torch.float32) is None
     assert asked == [gpu]

@@ -13,10 +13,12 @@ import pytest
 import torch
 
 import alti
-from alti import blocks, graphs, methods
-from alti.graphs import KEPT, Recorder
+from alti import methods
 from alti.methods import Inputs, Target
-from alti.recording import Recording, afterwards, into, settled
+from alti.model import cuda_graphs as graphs
+from alti.model.cuda_graphs import KEPT, Recorder
+from alti.read import walk as blocks
+from alti.read.cuda_capture import Recording, afterwards, into, settled
 
 import tiny
 

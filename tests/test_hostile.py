@@ -19,8 +19,8 @@ from safetensors.torch import load_file, save_file
 
 import alti
 from alti import cli
-from alti.resuming import SEAL, seal
-from alti.train import Recipe, train
+from alti.experiments.resuming import SEAL, seal
+from alti.experiments.train import Recipe, train
 
 import tiny
 

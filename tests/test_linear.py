@@ -5,8 +5,8 @@ import torch
 from torch.nn import functional
 
 import alti
-from alti import linear
-from alti.linear import completeness, linear_view
+from alti.read import linear_view as linear
+from alti.read.linear_view import completeness, linear_view
 
 import tiny
 

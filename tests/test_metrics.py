@@ -10,7 +10,6 @@ import pytest
 import torch
 
 import alti
-from alti.kernels.reference import parts
 from alti.metrics import (
     METRICS,
     Faithfulness,
@@ -32,7 +31,8 @@ from alti.metrics import (
     sufficiency,
     token_f1,
 )
-from alti.mixing import lengths
+from alti.mix.contributions import lengths
+from alti.mix.kernels.reference import parts
 from test_mixing import random_block
 
 CLS, SEP, MASK = 101, 102, 103

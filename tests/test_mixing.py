@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import alti
-import alti.kernels
+import alti.mix.kernels
 from alti import Block
 
 import tiny
@@ -152,8 +152,8 @@ SHAPES = [  # batch, heads, targets, sources, width
 @pytest.mark.parametrize("kind", ["padded", "causal", "large dimension"])
 def test_kernels_equal_the_reference(shape, kind, kernel, task, monkeypatch):
     batch, heads, targets, sources, width = shape
-    monkeypatch.setattr("alti.kernels.blocked.SLICE", 7 * batch * targets * width)
-    monkeypatch.setattr("alti.kernels.gram.SLICE", 7 * batch * targets * heads)
+    monkeypatch.setattr("alti.mix.kernels.blocked.SLICE", 7 * batch * targets * width)
+    monkeypatch.setattr("alti.mix.kernels.gram.SLICE", 7 * batch * targets * heads)
     options = {"padded": kind == "padded" and targets == sources, "causal": kind == "causal" and targets == sources}
     block = random_block(batch, heads, targets, sources, width=width, cross=targets != sources, **options)
     if kind == "large dimension":
@@ -308,7 +308,7 @@ def test_the_environment_chooses_the_kernel(monkeypatch):
         alti.contributions(block)
     assert alti.contributions(block, kernel="reference").shape == (2, 7, 7)  # an argument has the last word
     monkeypatch.setenv("ALTI_KERNEL", "reference")
-    monkeypatch.setattr("alti.kernels.numba.proximity", None)
+    monkeypatch.setattr("alti.mix.kernels.numba.proximity", None)
     assert alti.contributions(block).shape == (2, 7, 7)
 
 
@@ -317,7 +317,7 @@ def test_numba_on_a_processor_with_shorter_vectors(tmp_path):
     older = {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx2,+fma,+avx", "NUMBA_CACHE_DIR": str(tmp_path)}
     code = (
         "from test_mixing import *\n"
-        "from alti.kernels import numba\n"
+        "from alti.mix.kernels import numba\n"
         "assert numba.BYTES == 32\n"
         "for name, block in BLOCKS.items():\n"
         "    found, expected = (alti.contributions(block, kernel=k) for k in ('numba', 'reference'))\n"
@@ -335,15 +335,15 @@ def test_numba_leaves_torchs_threads_alone(monkeypatch):
     def broken(*arrays):
         raise ZeroDivisionError
 
-    monkeypatch.setattr("alti.kernels.numba._fused", broken)
+    monkeypatch.setattr("alti.mix.kernels.numba._fused", broken)
     with pytest.raises(ZeroDivisionError):
         alti.contributions(random_block(), kernel="numba")
     assert torch.get_num_threads() == before
 
 
 def test_without_numba_another_kernel_is_used_and_that_is_said_once(monkeypatch):
-    monkeypatch.setitem(sys.modules, "alti.kernels.numba", None)  # as if it could not be imported
-    alti.kernels.works.cache_clear()
+    monkeypatch.setitem(sys.modules, "alti.mix.kernels.numba", None)  # as if it could not be imported
+    alti.mix.kernels.works.cache_clear()
     block = random_block()
     try:
         with pytest.warns(UserWarning, match="the numba kernel does not work here .*: using a slower one"):
@@ -352,7 +352,7 @@ def test_without_numba_another_kernel_is_used_and_that_is_said_once(monkeypatch)
         with pytest.raises(ImportError):
             alti.contributions(block, kernel="numba")
     finally:
-        alti.kernels.works.cache_clear()
+        alti.mix.kernels.works.cache_clear()
 
 
 @pytest.mark.parametrize("family", ["bart", "t5"])
@@ -370,11 +370,13 @@ def test_cross_attention_of_a_model(family):
 
 
 def test_a_gpu_in_float64_takes_a_kernel_that_computes_in_it():
-    assert alti.kernels.pick("auto", "l1", torch.device("cuda"), torch.float64).__name__ == "alti.kernels.blocked"
+    assert (
+        alti.mix.kernels.pick("auto", "l1", torch.device("cuda"), torch.float64).__name__ == "alti.mix.kernels.blocked"
+    )
 
 
 def test_numba_works_after_a_call_in_inference_mode(monkeypatch):
-    monkeypatch.setattr("alti.kernels.numba._kept", {})
+    monkeypatch.setattr("alti.mix.kernels.numba._kept", {})
     block = random_block()
     with torch.inference_mode():
         inside = alti.contributions(block, kernel="numba")

@@ -564,7 +564,7 @@ def test_fingerprints_of_any_dtype(dtype, monkeypatch):
     first = one.fingerprint()
     assert alti.Model(tiny.build("bert", dtype=dtype), None).fingerprint() == first
     assert alti.Model(tiny.build("bert", dtype=torch.float32), None).fingerprint() != first
-    monkeypatch.setattr("alti.fingerprints.AT_ONCE", 100)  # in parts
+    monkeypatch.setattr("alti.model.fingerprints.AT_ONCE", 100)  # in parts
     assert one.fingerprint() == first
     weight = one.model.encoder.layer[0].output.dense.weight
     weight.data = weight.data.T.contiguous().T  # the same numbers, laid out by columns

@@ -7,8 +7,11 @@ import torch
 from torch import nn
 
 import alti
-from alti import affine, blocks, carrying, overhear
 from alti.families import Family, Site
+from alti.read import affine
+from alti.read import attention_hook as overhear
+from alti.read import norms as carrying
+from alti.read import walk as blocks
 
 import tiny
 

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import time
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -17,82 +18,73 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "alti"
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.name != "__main__.py")
 
-RANKS = [  # a module imports only from earlier rows
-    {"_errors"},
-    {"families", "files", "forking", "recording", "fused", "kernels", "words", "characters"},
-    {"affine", "colours", "console", "structure", "outputs", "data", "tables", "metrics.registry"},
-    {"fingerprints", "pieces", "pretrained", "resuming", "stored"},
-    {"terminal", "html", "latex"},  # views: attribution imports them when called
-    {"overhear", "carrying"},
-    {"comparing"},
-    {"exactness"},
-    {"metrics.faithfulness", "metrics.robustness", "metrics.plausibility", "metrics.anisotropy"},
-    {"metrics"},
-    {"blocks"},
-    {"linear"},
-    {"kernels.shared", "kernels.stored"},
-    {"kernels.reference", "kernels.blocked", "kernels.gram", "kernels.numba", "kernels.triton"},
-    {"mixing", "proofs"},
-    {"methods.registry"},
-    {"methods.layerwise"},
-    {
-        "methods.alti",
-        "methods.attention",
-        "methods.gradients",
-        "methods.linear",
-        "methods.norms",
-        "methods.occlusion",
-    },
-    {"methods"},
-    {"encoding", "attribution", "graphs"},
-    {"targets", "plots.look"},
-    {"plots.attributions", "plots.benchmarks"},
-    {"plots"},
-    {"model"},
-    {"loading", "predicting"},
-    {"judging", "train"},
-    {"bench"},
-    {""},  # alti itself: public names, lazily
-    {"web"},
-    {"web.settings"},
-    {"web.questions", "web.desk", "web.worker"},
-    {"web.openapi", "web.connections"},
-    {"web.app"},
-    {"web.serving"},
-    {"cli.shared"},
-    {"cli.lists", "cli.runs", "cli.texts"},
-    {"cli"},
-]
-RANK = {name: rank for rank, names in enumerate(RANKS) for name in names}
+ROOMS = (  # a module imports from its own room and from earlier ones; "" holds errors, families, files
+    "",
+    "read",
+    "mix",
+    "methods",
+    "model",
+    "views",
+    "metrics",
+    "experiments",
+    "web",
+    "cli",
+)
 
 
 def name_of(path: Path) -> str:
     return ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix("__init__").removesuffix(".")
 
 
+NAMES = {name_of(path) for path in MODULES}
+
+
+def room_of(name: str) -> str:
+    return name.partition(".")[0] if name.partition(".")[0] in ROOMS else ""
+
+
 def imports(path: Path) -> set[str]:
-    """The modules of alti that a file imports when it is imported; those that only type checkers see are left out."""
+    """The modules of alti that a file imports when it is imported, or that only type checkers see."""
     tree = ast.parse(path.read_text())
-    guarded = {
-        id(node) for block in ast.walk(tree) if isinstance(block, ast.If | ast.FunctionDef) for node in ast.walk(block)
-    }
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    later = {id(node) for function in functions for node in ast.walk(function)}
     found = set()
     for node in ast.walk(tree):
-        if id(node) in guarded or not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("alti"):
+        if id(node) in later or not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("alti"):
             continue
         module = node.module.removeprefix("alti").removeprefix(".")
         inner = [f"{module}.{alias.name}".removeprefix(".") for alias in node.names]
-        found |= {name if name in RANK else module for name in inner}
+        found |= {name if name in NAMES else module for name in inner}
     return found
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_imports_go_one_way(path):
-    name = name_of(path)
-    assert name in RANK, "a new module: give it a row in RANKS"
-    for other in imports(path):
-        # types of the registry are shared by what stands between methods and model
-        assert RANK[other] < RANK[name], f"{name} imports {other}"
+IMPORTS = {name_of(path): imports(path) for path in MODULES}
+
+
+@pytest.mark.parametrize("name", [name for name in sorted(NAMES) if name])
+def test_imports_go_from_room_to_room_in_one_direction(name):
+    for other in IMPORTS[name] - {""}:  # alti itself imports its public names when they are used
+        assert ROOMS.index(room_of(other)) <= ROOMS.index(room_of(name)), f"{name} imports {other}"
+
+
+def test_no_two_modules_need_each_other():
+    others = {name: found - {"", name} for name, found in IMPORTS.items() if name}
+    assert list(TopologicalSorter(others).static_order())
+
+
+def test_no_room_has_the_name_of_a_public_function():
+    assert not set(ROOMS) & set(alti.__all__)
+
+
+def test_every_module_can_be_imported_and_every_public_name_is_still_there():
+    code = (
+        "import importlib, pkgutil, alti\n"
+        "for module in pkgutil.walk_packages(alti.__path__, 'alti.'):\n"
+        "    if not module.name.endswith(('__main__', 'triton', 'triton_norms')):\n"
+        "        importlib.import_module(module.name)\n"
+        "print([name for name in alti.__all__ if type(getattr(alti, name)).__name__ == 'module'])\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 def uses(word: str) -> set[str]:
@@ -100,10 +92,14 @@ def uses(word: str) -> set[str]:
 
 
 def test_hooks_and_heavy_libraries_have_one_place():
-    assert uses(r"register_forward") == {"blocks", "exactness", "linear", "judging"}
-    assert uses(r"AttentionInterface\.register") == {"overhear"}
-    assert uses(r"import (typer|rich)|from (typer|rich)") == {"cli", "cli.runs", "cli.shared", "cli.texts", "console"}
-    assert uses(r"(?m)^(import|from) matplotlib") == {"plots.attributions", "plots.benchmarks", "plots.look"}
+    assert uses(r"register_forward") == {"read.walk", "read.exactness", "read.linear_view", "experiments.evaluate"}
+    assert uses(r"AttentionInterface\.register") == {"read.attention_hook"}
+    assert {room_of(name) for name in uses(r"import (typer|rich)|from (typer|rich)")} == {"cli"}
+    assert uses(r"(?m)^(import|from) matplotlib") == {
+        "views.plots.attributions",
+        "views.plots.benchmarks",
+        "views.plots.look",
+    }
 
 
 def test_public_names_are_real_and_sorted():

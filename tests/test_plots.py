@@ -14,9 +14,9 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 import alti
-from alti import plots
-from alti.plots import look
-from alti.tables import Cell, Table
+from alti.views import plots
+from alti.views.plots import look
+from alti.views.tables import Cell, Table
 
 import tiny
 
@@ -257,7 +257,9 @@ def test_a_user_s_style_is_kept_out():
 
 
 def test_without_matplotlib_one_sentence(monkeypatch):
-    for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib" or name.startswith("alti.plots")]:
+    for name in [
+        name for name in sys.modules if name.split(".")[0] == "matplotlib" or name.startswith("alti.views.plots")
+    ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(alti.LoadError, match=r"pip install 'alti\[plots\]'"):

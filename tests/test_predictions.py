@@ -7,7 +7,7 @@ import torch
 
 import alti
 from alti.methods import Inputs, Target, options_of, run
-from alti.outputs import contrast, kind_of, probabilities
+from alti.methods.logits import contrast, kind_of, probabilities
 from test_untouched import assert_untouched, snapshot
 
 import tiny
@@ -129,7 +129,7 @@ def test_linear_and_its_remainder_make_up_the_contrast():
 
 
 def test_alti_logit_is_its_definition():
-    from alti.linear import linear_view
+    from alti.read.linear_view import linear_view
 
     model = built("bert")
     batch = tiny.inputs(model, lengths=(7,))
@@ -149,7 +149,7 @@ def test_alti_logit_equals_what_the_blocks_say():
     """S_ij from the neutral blocks: the gradient at a block's output times the message T_ij carries."""
     model = built("bert")
     batch = tiny.inputs(model, lengths=(6,))
-    from alti.linear import linear_view
+    from alti.read.linear_view import linear_view
 
     view = linear_view(model, batch)
     block = alti.trace(model, batch)[-1]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import alti
-from alti import tables
-from alti.tables import Cell, Table, bootstrap, long_csv, paired
+from alti.views import tables
+from alti.views.tables import Cell, Table, bootstrap, long_csv, paired
 
 TABLE = Table(
     "Area under the curve",

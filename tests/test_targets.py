@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import alti
-from alti.targets import Head
+from alti.model.head import Head
 
 import tiny
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import alti
-from alti.train import Recipe, _ByLength, _run, _Trainer, train
+from alti.experiments.train import Recipe, _ByLength, _run, _Trainer, train
 
 import tiny
 

@@ -13,11 +13,11 @@ import pytest
 import torch
 
 import alti
-from alti import html, latex, terminal
-from alti.characters import visible
-from alti.colours import BETWEEN, DARK, LIGHT, STEPS, Scale, contrast, paint, paint_256
-from alti.pieces import passages
-from alti.terminal import ALL, DIM, NONE, RESET, SOME, Style
+from alti._characters import visible
+from alti.views import html, latex, terminal
+from alti.views.colours import BETWEEN, DARK, LIGHT, STEPS, Scale, contrast, paint, paint_256
+from alti.views.segments import passages
+from alti.views.terminal import ALL, DIM, NONE, RESET, SOME, Style
 
 import tiny
 

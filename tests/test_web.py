@@ -21,7 +21,8 @@ import pytest
 import torch
 
 import alti
-from alti import cli, html, latex
+from alti import cli
+from alti.views import html, latex
 from alti.web import connections, serve, serving
 from alti.web.app import STATIC
 from alti.web.settings import Limits, Refused, Settings

@@ -12,27 +12,28 @@ from alti._errors import AltiError, DecompositionError, LoadError, UnsupportedMo
 from alti.families import FAMILIES, Family, Site, Stack
 
 if TYPE_CHECKING:
-    from alti.attribution import Attribution
-    from alti.blocks import Block, check, trace, walk
-    from alti.kernels import KERNELS
-    from alti.linear import linear_view
-    from alti.loading import load
     from alti.methods import METHODS, Inputs, Scores, Target, method
     from alti.metrics import METRICS, metric
-    from alti.mixing import contributions, norms, parts, rollout
-    from alti.model import Model, explain
+    from alti.mix.contributions import contributions, norms, parts, rollout
+    from alti.mix.kernels import KERNELS
+    from alti.model.attribution import Attribution
+    from alti.model.loading import load
+    from alti.model.model import Model, explain
+    from alti.read.block import Block
+    from alti.read.linear_view import linear_view
+    from alti.read.walk import check, trace, walk
 
 __version__ = "0.1.0"
 
 _LAZY = {  # these import torch and transformers, which takes seconds: only when first used
-    "Attribution": "attribution",
-    "Block": "blocks",
-    "check": "blocks",
-    "trace": "blocks",
-    "walk": "blocks",
-    "KERNELS": "kernels",
-    "linear_view": "linear",
-    "load": "loading",
+    "Attribution": "model.attribution",
+    "Block": "read.block",
+    "check": "read.walk",
+    "trace": "read.walk",
+    "walk": "read.walk",
+    "KERNELS": "mix.kernels",
+    "linear_view": "read.linear_view",
+    "load": "model.loading",
     "METHODS": "methods",
     "Inputs": "methods",
     "Scores": "methods",
@@ -40,12 +41,12 @@ _LAZY = {  # these import torch and transformers, which takes seconds: only when
     "method": "methods",
     "METRICS": "metrics",
     "metric": "metrics",
-    "contributions": "mixing",
-    "norms": "mixing",
-    "parts": "mixing",
-    "rollout": "mixing",
-    "Model": "model",
-    "explain": "model",
+    "contributions": "mix.contributions",
+    "norms": "mix.contributions",
+    "parts": "mix.contributions",
+    "rollout": "mix.contributions",
+    "Model": "model.model",
+    "explain": "model.model",
 }
 
 __all__ = [
@@ -82,12 +83,20 @@ __all__ = [
 ]
 
 
-_MODULES = {"bench", "html", "latex", "metrics", "plots", "terminal", "train"}  # alti.metrics.jaccard needs no import
+_MODULES = {  # alti.metrics.jaccard and alti.html.page need no import of their own
+    "bench": "experiments.bench",
+    "html": "views.html",
+    "latex": "views.latex",
+    "metrics": "metrics",
+    "plots": "views.plots",
+    "terminal": "views.terminal",
+    "train": "experiments.train",
+}
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return import_module(f"alti.{name}")
+        return import_module(f"alti.{_MODULES[name]}")
     if name not in _LAZY:
         raise AttributeError(f"module 'alti' has no attribute {name!r}")
     return getattr(import_module(f"alti.{_LAZY[name]}"), name)

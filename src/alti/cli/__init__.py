@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from alti import AltiError, UsageError, __version__
+from alti._characters import note
 from alti.cli import lists, runs, texts
-from alti.console import note, silence
+from alti.cli.console import silence
 
 app = typer.Typer(
     help="Show how a Transformer mixes its input and which tokens a prediction rests on.",

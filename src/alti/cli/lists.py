@@ -3,8 +3,8 @@
 from typing import Any
 
 from alti import FAMILIES
+from alti.cli.console import table
 from alti.cli.shared import Json
-from alti.console import table
 
 
 def families(as_json: Json = False) -> None:
@@ -31,7 +31,7 @@ def methods(as_json: Json = False) -> None:
 
 def metrics(as_json: Json = False) -> None:
     """List the metrics of `alti bench` and their options."""
-    from alti.bench import metrics_of
+    from alti.experiments.bench import metrics_of
 
     _list("metric", list(metrics_of()), as_json)
 

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from alti import LoadError, UsageError
-from alti.characters import harmless, plain
+from alti._characters import harmless, note, plain
+from alti.cli.console import bar, resumable, say, unanswered
 from alti.cli.shared import Device, Dtype, Json, ModelName, PairColumn, Trust, by_commas, open_model
-from alti.console import bar, note, resumable, say, unanswered
 
 
 def bench(
@@ -47,9 +47,9 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Compare methods on a data set: which tokens matter, by how much the prediction suffers without them?"""
-    from alti.bench import PAPER, Plan, curves, default_methods, load_rows, run, summary, work
-    from alti.loading import DEFAULT_NAME
-    from alti.tables import key_of, long_csv
+    from alti.experiments.bench import PAPER, Plan, curves, default_methods, load_rows, run, summary, work
+    from alti.model.loading import DEFAULT_NAME
+    from alti.views.tables import key_of, long_csv
 
     if not out.parent.is_dir() or (out.exists() and not out.is_file()):
         raise UsageError(f"--out {out} cannot be written: give a file in a folder that exists")
@@ -124,7 +124,7 @@ def train(
     """Fine-tune a classifier of texts, or of the masked position in them."""
     from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 
-    from alti.train import Recipe, train
+    from alti.experiments.train import Recipe, train
 
     settings: dict[str, Any] = {"epochs": epochs, "batch": batch, "rate": rate, "tokens": tokens, "seed": seed}
     settings |= {"split": split or None, "validation": validation or None, "task": task, "first": first}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from alti import UsageError
-from alti.console import unanswered
+from alti.cli.console import unanswered
 
 if TYPE_CHECKING:
     from alti import Model

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from alti import AltiError, LoadError, UsageError
-from alti.characters import plain
+from alti._characters import note, plain
+from alti.cli.console import Lines, drawing, save, say, show, watched, writable
 from alti.cli.shared import (
     Against,
     Bars,
@@ -23,7 +24,6 @@ from alti.cli.shared import (
     by_commas,
     open_model,
 )
-from alti.console import Lines, drawing, note, save, say, show, watched, writable
 
 COMPARED = "alti,absence,linear,input_x_gradient,attention_rollout"
 
@@ -111,9 +111,9 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Explain one text with several methods, side by side."""
-    from alti import terminal
-    from alti.bench import parsed
+    from alti.experiments.bench import parsed
     from alti.methods import reads_class
+    from alti.views import terminal
 
     writable("--html", html)
     writable("--latex", latex)

@@ -4,7 +4,7 @@ from torch import nn
 
 from alti.methods.layerwise import layerwise
 from alti.methods.registry import Inputs, Scores, Target, method
-from alti.mixing import contributions
+from alti.mix.contributions import contributions
 
 
 @method

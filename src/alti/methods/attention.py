@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor, nn
 
-from alti import mixing
-from alti.blocks import Block
 from alti.methods.layerwise import layerwise
 from alti.methods.registry import Inputs, Scores, Target, method
+from alti.mix import contributions as mixing
+from alti.read.block import Block
 
 
 @method

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from alti._errors import LoadError, UsageError
-from alti.linear import Point, entering
+from alti.methods.logits import kind_of, logits_of, probabilities
 from alti.methods.registry import Inputs, Scores, Target, method
-from alti.outputs import kind_of, logits_of, probabilities
-from alti.structure import evaluating, network
+from alti.read.linear_view import Point, entering
+from alti.read.modules import evaluating, network
 
 Aggregate = Literal["l2", "mean_abs", "sum"]
 Of = Literal["probability", "logit"]

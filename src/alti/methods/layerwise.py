@@ -7,9 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from alti._errors import UnsupportedModelError
-from alti.blocks import Block, Through, walk
 from alti.methods.registry import Inputs, Scores, Target
-from alti.mixing import roll
+from alti.mix.contributions import roll
+from alti.read.block import Block
+from alti.read.walk import Through, walk
 
 Draw = Callable[[Block], Tensor]
 

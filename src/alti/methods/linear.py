@@ -3,13 +3,13 @@
 import torch
 from torch import Tensor, nn
 
-from alti.linear import View, gap, linear_view, require_complete
 from alti.methods.layerwise import maps_of
+from alti.methods.logits import contrast, logits_of, require_finite
+from alti.methods.proofs import prove_complete
 from alti.methods.registry import Inputs, Scores, Target, method
-from alti.mixing import contributions
-from alti.outputs import contrast, logits_of, require_finite
-from alti.proofs import prove_complete
-from alti.structure import network
+from alti.mix.contributions import contributions
+from alti.read.linear_view import View, gap, linear_view, require_complete
+from alti.read.modules import network
 
 
 @method

@@ -2,9 +2,9 @@
 
 from torch import nn
 
-from alti import mixing
 from alti.methods.layerwise import layerwise
 from alti.methods.registry import Inputs, Scores, Target, method
+from alti.mix import contributions as mixing
 
 
 @method

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from alti._errors import UsageError
+from alti.methods.logits import logits_of, probabilities
 from alti.methods.registry import Inputs, Scores, Target, method
-from alti.outputs import logits_of, probabilities
-from alti.structure import evaluating, network
+from alti.read.modules import evaluating, network
 
 AT_ONCE = 64  # shortened texts that go through the model together
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from alti._errors import UsageError
-from alti.proofs import prove_output, prove_structure
+from alti.methods.proofs import prove_output, prove_structure
 
 
 @dataclass(frozen=True, slots=True)

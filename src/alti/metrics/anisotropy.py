@@ -1,14 +1,10 @@
 """How much vectors point the same way: near 0 when they are spread, near 1 when all are in one narrow cone."""
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
 from alti._errors import UsageError
-
-if TYPE_CHECKING:
-    from alti.blocks import Block
+from alti.read.block import Block
 
 
 def cosine(vectors: Tensor, mask: Tensor | None = None) -> float:
@@ -21,7 +17,7 @@ def cosine(vectors: Tensor, mask: Tensor | None = None) -> float:
     return float(_cosine(vectors, mask))
 
 
-def anisotropy(block: "Block", lengths: Tensor) -> tuple[Tensor, Tensor]:
+def anisotropy(block: Block, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """The mean cosine of two outputs y_i of a block, and of two vectors T_ia, T_ib in one output: [B], [B].
 
     `lengths` are the block's ‖T_ij‖ [B, T, S], as `alti.mixing.lengths` has them: 0 at padding. The second is the mean
@@ -34,7 +30,7 @@ def anisotropy(block: "Block", lengths: Tensor) -> tuple[Tensor, Tensor]:
     return _cosine(block.output, block.mask), rows.nanmean(-1)
 
 
-def _unit_sums(block: "Block", inverse: Tensor) -> Tensor:
+def _unit_sums(block: Block, inverse: Tensor) -> Tensor:
     """Σ_j T_ij / ‖T_ij‖, without any T_ij in memory: attention is divided by the length instead. [B, T, D]"""
     sources = inverse[..., :-1] if block.cross else inverse
     own = inverse[..., -1] if block.cross else inverse.gather(-1, block.own_columns()[..., None])[..., 0]  # [B, T]

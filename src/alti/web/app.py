@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from alti import html
+from alti.views import html
 from alti.web.openapi import description
 from alti.web.questions import EXPLAIN, EXPORT, VIEW, Field, read
 from alti.web.settings import LOOPBACK, Limits, Refused, Settings

@@ -7,17 +7,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from alti import html, latex
+from alti._characters import visible
 from alti._errors import AltiError, UsageError
-from alti.attribution import Attribution
-from alti.bench import default_methods, parsed
-from alti.characters import visible
-from alti.loading import load
+from alti.experiments.bench import default_methods, parsed
 from alti.methods import METHODS, options_of, reads_class, summary_of, takes_many_passes, validate
-from alti.model import Model, Request
-from alti.outputs import kind_of, logits_of, probabilities
-from alti.pieces import passages
-from alti.structure import evaluating, network, stacks_of
+from alti.methods.logits import kind_of, logits_of, probabilities
+from alti.model.attribution import Attribution
+from alti.model.loading import load
+from alti.model.model import Model, Request
+from alti.read.modules import evaluating, network, stacks_of
+from alti.views import html, latex
+from alti.views.segments import passages
 from alti.web.settings import Settings
 
 CLASSES = 20  # whose probabilities the page shows

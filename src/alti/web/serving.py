@@ -7,8 +7,8 @@ from threading import Timer
 import uvicorn
 from starlette.applications import Starlette
 
+from alti._characters import note
 from alti._errors import AltiError, UsageError
-from alti.console import note
 from alti.web.app import create
 from alti.web.connections import CONNECTIONS, Connection
 from alti.web.settings import Settings

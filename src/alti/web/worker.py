@@ -12,9 +12,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
+from alti._characters import harmless, note
 from alti._errors import AltiError, UsageError
-from alti.characters import harmless
-from alti.console import note
 from alti.web.settings import Refused, Settings
 
 LONGEST = 400  # characters of a sentence

@@ -1,0 +1,1 @@
+"""Data sets and models become tables: read, train, evaluate, store, summarise."""

@@ -1,0 +1,102 @@
+"""The paper's equations on the neutral `Block`: pure functions, no family, no model."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from alti._errors import UsageError
+from alti.mix.kernels import pick
+from alti.mix.kernels.reference import parts
+from alti.mix.kernels.shared import thinned
+from alti.read.block import Block
+
+__all__ = ["attention", "contributions", "lengths", "norms", "parts", "roll", "rollout"]
+
+
+def contributions(block: Block, *, p: int = 1, kernel: str = "auto", tol: float = 0.0) -> Tensor:
+    """How much each token contributes to each token's vector in one block (ALTI).
+
+    c_ij = max(0, ‖y_i‖ − ‖y_i − T_ij‖) in the ℓp norm, each row divided by its sum: [B, T, S]. Cross-attention has one
+    more column, the residual. A row without a positive entry is the identity's; padded rows and columns are 0.
+
+    With `tol`, entries too small to change a row by more than that (in the ℓ1 norm) may be left out; a rollout over L
+    layers then changes by at most L · tol.
+    """
+    if tol < 0:
+        raise UsageError(f"tol = {tol!r} is not a tolerance: give 0 (exact) or more")
+    if p not in (1, 2):
+        raise UsageError(f"p = {p!r} is not a norm of ALTI: give 1 (the paper's) or 2 (its ablation)")
+    block = thinned(block, p, tol) if tol else block
+    chosen = _kernel(kernel, block, f"l{p}")
+    if hasattr(chosen, "contributions"):
+        return cast(Tensor, chosen.contributions(block))
+    return _divided(block, chosen.proximity(block, p).clamp_min_(0))
+
+
+def norms(block: Block, *, kernel: str = "auto") -> Tensor:
+    """The length of each token's share: ‖T_ij‖₂, each row divided by its sum (Kobayashi et al. 2021): [B, T, S]."""
+    return _divided(block, _kernel(kernel, block, "lengths").lengths(block))
+
+
+def lengths(block: Block, *, kernel: str = "auto") -> Tensor:
+    """‖T_ij‖₂ as it is, padded rows and columns 0: [B, T, S]."""
+    return _unpadded(block, _kernel(kernel, block, "lengths").lengths(block))
+
+
+def attention(block: Block) -> Tensor:
+    """Attention probabilities, their mean over the heads: [B, T, S]; padded rows are 0."""
+    a = block.attn.mean(1)
+    return _unpadded(block, a / a.sum(-1, keepdim=True))  # half precision does not sum to 1
+
+
+def rollout(maps: Iterable[Tensor], *, rescale: bool = False) -> Tensor:
+    """Contributions multiplied through the layers, first layer first: R = C^L · … · C^1, [B, T, T].
+
+    With `rescale` the running product is divided by its maximum at each layer: for maps whose rows do not sum to 1.
+    """
+    product: Tensor | None = None
+    for contribution in maps:
+        product = contribution if product is None else contribution @ product
+        if rescale:
+            product = _rescaled(product)
+    if product is None:
+        raise UsageError("rollout needs the map of at least one layer, got none")
+    return product
+
+
+def roll(row: Tensor, maps: Sequence[Tensor], *, rescale: bool = False) -> Tensor:
+    """One row (or a mean of rows) of the rollout without the others: row · C^L · … · C^1, [B, T]."""
+    row = row[:, None]
+    for contribution in reversed(maps):
+        row = row @ contribution
+        if rescale:
+            row = _rescaled(row)
+    return row[:, 0]
+
+
+def _rescaled(product: Tensor) -> Tensor:
+    return product / product.amax((-2, -1), keepdim=True).clamp_min(torch.finfo(product.dtype).tiny)
+
+
+def _kernel(name: str, block: Block, task: str) -> Any:
+    return pick(name, task, block.attn.device, block.attn.dtype)
+
+
+def _divided(block: Block, c: Tensor) -> Tensor:
+    total = c.sum(-1, keepdim=True)
+    c = c / total.clamp_min(torch.finfo(c.dtype).tiny)
+    empty = (total == 0).to(c)  # a row without information says that the token stayed what it was
+    if block.cross:
+        c[..., -1:] += empty
+    elif block.own is None:
+        c.diagonal(dim1=-2, dim2=-1).add_(empty[..., 0])
+    else:
+        c.scatter_add_(-1, block.own[..., None], empty)
+    return _unpadded(block, c)
+
+
+def _unpadded(block: Block, c: Tensor) -> Tensor:
+    """Padded rows are 0; padded columns are so already, since no attention reaches them."""
+    return c if block.mask is None else c.where(block.mask[..., None], 0)

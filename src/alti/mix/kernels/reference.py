@@ -1,0 +1,34 @@
+"""The definition: every T_ij is written to memory. [B, T, S, D] numbers, so for tests and for reading."""
+
+import torch
+from torch import Tensor
+from torch.linalg import vector_norm
+
+from alti.read.block import Block
+
+
+def parts(block: Block) -> Tensor:
+    """T_ij of a block, materialised: [B, T, S, D], or [B, T, S + 1, D] for cross-attention, the residual last.
+
+    Their sum over j plus `block.bias` is `block.output`.
+    """
+    transformed = torch.einsum("bhsd,hde->bhse", block.value, block.weight)
+    t = torch.einsum("bhts,bhse->btse", block.attn, transformed) * block.scale[..., None, None]
+    if block.cross:
+        return torch.cat([t, block.residual[:, :, None]], dim=2)
+    batch, row = (torch.arange(n, device=t.device) for n in t.shape[:2])
+    t[batch[:, None], row, block.own_columns()] += block.residual
+    return t
+
+
+def proximity(block: Block, p: int) -> Tensor:
+    """‖y_i‖ − ‖y_i − T_ij‖ in the ℓp norm."""
+    y = block.output[:, :, None]
+    closer: Tensor = vector_norm(y, p, dim=-1) - vector_norm(y - parts(block), p, dim=-1)
+    return closer
+
+
+def lengths(block: Block) -> Tensor:
+    """‖T_ij‖₂."""
+    found: Tensor = vector_norm(parts(block), dim=-1)
+    return found

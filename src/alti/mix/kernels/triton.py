@@ -1,0 +1,287 @@
+"""Fused tiles on a GPU: tensor cores sum over the heads, everything else stays in registers.
+
+One program of `_kernel` owns BI target rows and a slice of the width, two halves of BD, holds that part of u in
+registers and goes through BJ source tokens: u minus the rows' attention [BI, H] times the source's vectors [H, BD] in
+one tensor-core step a half, then its absolute values summed and taken from those of u. Sources before the first and
+after the last tile with any attention (causal, padding, windows) are skipped. `_turn`, `_largest` and `_vectors` lay
+its operands out; `_finish` adds up the slices, computes the entries that the residual is part of, and divides the rows.
+
+Attention and vectors enter the tensor cores as float16, scaled so that they cannot overflow; sums are float32, and
+short: a difference is taken per slice, so that no two large sums are subtracted.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from alti.read.block import Block
+from alti.read.triton_norms import cdiv, lined, power_of_2, ready
+
+__all__ = ["contributions", "ready"]
+
+BI, BD, STAGES = 64, 64, 3
+BJ, SHORT, FEW = (32, 64, 128), 128, 1024  # for short texts, for few programs, and else
+# Two warps, since four take Hopper's instruction for warp groups, which writes over u: a copy of it for every source.
+# But that one reads its operands from shared memory, and more than 32 heads fill the registers.
+WARPS = {True: 4, False: 2}
+TI, TJ = 16, 32  # tile of _turn
+VS, VD = 64, 128  # tile of _vectors
+LK, SHARES = 32, 512  # rows of a tile of _largest, and how many programs share the tiles
+FI, FJ, FD = 16, 64, 128  # tiles of _finish
+LARGEST: tl.constexpr = tl.constexpr(2.0**15)  # of a float16, nearly
+
+
+@triton.jit
+def _largest(v_ptr, w_ptr, out_ptr, B, H, S, K, D, d, v_b, v_h, v_s, v_d, w_k, w_o, VS: tl.constexpr,
+             WIDTH: tl.constexpr, LK: tl.constexpr, VD: tl.constexpr):  # fmt: skip
+    """value [B, H, S, d], weight [K, D] -> max|v| and max|W| of every program's share of tiles: out [2, programs]."""
+    share, shares, k = tl.program_id(0), tl.num_programs(0), tl.arange(0, WIDTH)[None, :]
+    tiles = tl.cdiv(S, VS)
+    most = tl.zeros([VS, WIDTH], dtype=tl.float32)
+    for tile in range(share, B * H * tiles, shares):
+        b, h, s = (tile // tiles // H).to(tl.int64), tile // tiles % H, tile % tiles * VS + tl.arange(0, VS)[:, None]
+        v_at = v_ptr + b * v_b + h * v_h + s.to(tl.int64) * v_s + k * v_d
+        most = tl.maximum(most, tl.abs(tl.load(v_at, mask=(s < S) & (k < d), other=0.0)))
+    tl.store(out_ptr + share, tl.max(tl.max(most, 1), 0))
+    tiles = tl.cdiv(D, VD)
+    most = tl.zeros([LK, VD], dtype=tl.float32)
+    for tile in range(share, tl.cdiv(K, LK) * tiles, shares):
+        i, o = tile // tiles * LK + tl.arange(0, LK)[:, None], tile % tiles * VD + tl.arange(0, VD)[None, :]
+        w_at = w_ptr + i.to(tl.int64) * w_k + o * w_o
+        most = tl.maximum(most, tl.abs(tl.load(w_at, mask=(i < K) & (o < D), other=0.0)))
+    tl.store(out_ptr + shares + share, tl.max(tl.max(most, 1), 0))
+
+
+@triton.jit
+def _unit(sizes_ptr, D, SHARES: tl.constexpr):
+    """A power of two that f = v W and v are divided by: |f| ≤ D · max|v| · max|W|, so neither overflows a float16."""
+    share = tl.arange(0, SHARES)
+    v, w = tl.max(tl.load(sizes_ptr + share), 0), tl.max(tl.load(sizes_ptr + SHARES + share), 0)
+    return tl.exp2(tl.ceil(tl.log2(tl.maximum(v * tl.maximum(D * w, 1.0) / LARGEST, 1e-30))))
+
+
+@triton.jit
+def _turn(a_ptr, out_ptr, some_ptr, H, T, S, a_b, a_h, a_t, a_s, PADDED: tl.constexpr, TI: tl.constexpr,
+          TJ: tl.constexpr):  # fmt: skip
+    """attn [B, H, T, S] -> −attn [B, S, T, PADDED] in float16, and whether a tile holds any attention."""
+    tile_j, tile_i, b = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
+    j, i, h = tile_j * TJ + tl.arange(0, TJ), tile_i * TI + tl.arange(0, TI), tl.arange(0, PADDED)
+    j, i, h = j[:, None, None].to(tl.int64), i[None, :, None].to(tl.int64), h[None, None, :].to(tl.int64)
+    inside = (j < S) & (i < T)
+    a = tl.load(a_ptr + b * a_b + h * a_h + i * a_t + j * a_s, mask=inside & (h < H), other=0.0)
+    tl.store(out_ptr + ((b * S + j) * T + i) * PADDED + h, (-a).to(tl.float16), mask=inside)
+    some = (tl.max(tl.max(tl.max(a, 2), 1), 0) > 0).to(tl.int32)
+    tl.store(some_ptr + (b * tl.num_programs(0) + tile_j) * tl.num_programs(1) + tile_i, some)
+
+
+@triton.jit
+def _vectors(v_ptr, w_ptr, sizes_ptr, unit_ptr, out_ptr, B, S, D, d, v_b, v_h, v_s, v_d, w_h, w_d, w_o,
+             VS: tl.constexpr, VD: tl.constexpr, WIDTH: tl.constexpr, SHARES: tl.constexpr):  # fmt: skip
+    """value [B, H, S, d], weight [H, d, D] -> f [H, B, S, D] in float16, divided by _unit, which is kept."""
+    unit = _unit(sizes_ptr, D, SHARES)
+    if (tl.program_id(0) == 0) & (tl.program_id(1) == 0) & (tl.program_id(2) == 0):
+        tl.store(unit_ptr, unit)
+    slices = tl.cdiv(D, VD)
+    part, tile = tl.program_id(0) % slices, tl.program_id(0) // slices
+    b, h = tl.program_id(1).to(tl.int64), tl.program_id(2).to(tl.int64)
+    s, k, o = tile * VS + tl.arange(0, VS), tl.arange(0, WIDTH), part * VD + tl.arange(0, VD)
+    s = s.to(tl.int64)
+    inside = (s < S)[:, None] & (k < d)[None, :]
+    v = tl.load(v_ptr + b * v_b + h * v_h + s[:, None] * v_s + k[None, :] * v_d, mask=inside, other=0.0)
+    w_in = (k < d)[:, None] & (o < D)[None, :]
+    w = tl.load(w_ptr + h * w_h + k[:, None] * w_d + o[None, :] * w_o, mask=w_in, other=0.0)
+    f = tl.dot((v / unit).to(tl.float16), w.to(tl.float16))
+    tl.store(
+        out_ptr + ((h * B + b) * S + s[:, None]) * D + o[None, :], f.to(tl.float16),
+        mask=(s < S)[:, None] & (o < D)[None, :],
+    )  # fmt: skip
+
+
+@triton.jit
+def _sizes(x, y):
+    """|x| + |y|, in a form whose absolute values cost nothing."""
+    return tl.inline_asm_elementwise(
+        "{ .reg .f32 a, b; abs.f32 a, $1; abs.f32 b, $2; add.f32 $0, a, b; }", "=f,f,f", [x, y],
+        dtype=tl.float32, is_pure=True, pack=1,
+    )  # fmt: skip
+
+
+@triton.jit
+def _distance(a, f_left, f_right, u_left, u_right):
+    """Σ_d |u + Σ_h a f| over both halves of a slice: [BI]."""
+    return tl.reduce(_sizes(tl.dot(a, f_left, u_left), tl.dot(a, f_right, u_right)), 1, _sizes)
+
+
+@triton.jit
+def _kernel(
+    a_ptr, f_ptr, y_ptr, scale_ptr, unit_ptr, out_ptr, some_ptr, B, T, S, D, y_b, y_t, s_b, s_t,
+    HEADS: tl.constexpr, PADDED: tl.constexpr, BI: tl.constexpr, BJ: tl.constexpr, BD: tl.constexpr,
+    TI: tl.constexpr, TJ: tl.constexpr,
+):  # fmt: skip
+    """out [slices, B, S, T]: each program writes its slice's share, so nothing depends on the order of programs."""
+    slices = tl.cdiv(D, 2 * BD)
+    part, tile_i = tl.program_id(0) % slices, tl.program_id(0) // slices
+    tile_j, b = tl.program_id(1), tl.program_id(2).to(tl.int64)
+    i, h, d = tile_i * BI + tl.arange(0, BI), tl.arange(0, PADDED), part * 2 * BD + tl.arange(0, BD)
+    rows = i < T
+    j0, j1 = tile_j * BJ, tl.minimum(tile_j * BJ + BJ, S)
+    out_row = out_ptr + ((part * tl.num_programs(2) + b) * S + j0) * T + i
+    turned_j = (tile_j * (BJ // TJ) + tl.arange(0, BJ // TJ))[:, None]
+    turned_i = (tile_i * (BI // TI) + tl.arange(0, BI // TI))[None, :]
+    across, down = tl.cdiv(S, TJ), tl.cdiv(T, TI)
+    some = tl.load(
+        some_ptr + (b * across + turned_j) * down + turned_i, mask=(turned_j < across) & (turned_i < down), other=0
+    )
+    held, tiles = tl.max(some, 1) > 0, tl.arange(0, BJ // TJ)
+    first = j0 + tl.min(tl.where(held, tiles, BJ // TJ), 0) * TJ
+    last = tl.minimum(j0 + tl.max(tl.where(held, tiles + 1, 0), 0) * TJ, j1)
+    j = j0 + tl.arange(0, BJ)
+    outside = ((j < first) | (j >= last)) & (j < j1)
+    none_at = out_row[None, :] + (j - j0)[:, None].to(tl.int64) * T
+    tl.store(none_at, tl.zeros([BJ, BI], dtype=tl.float32), mask=outside[:, None] & rows[None, :])
+    if first < last:
+        left, right = (d < D)[None, :], (d + BD < D)[None, :]
+        y_at = y_ptr + b * y_b + i[:, None].to(tl.int64) * y_t + d[None, :]
+        scale = tl.load(scale_ptr + b * s_b + i * s_t, mask=rows, other=1.0)[:, None] * tl.load(unit_ptr)
+        u_left = tl.load(y_at, mask=rows[:, None] & left, other=0.0) / scale
+        u_right = tl.load(y_at + BD, mask=rows[:, None] & right, other=0.0) / scale
+        out_row += (first - j0) * T
+        a_row = a_ptr + ((b * S + first) * T + i[:, None]) * PADDED + h[None, :]
+        f_row = f_ptr + ((h[:, None].to(tl.int64) * B + b) * S + first) * D + d[None, :]
+        left, right = (h < HEADS)[:, None] & left, (h < HEADS)[:, None] & right
+        # Σ|u| in the very order of Σ|u − t|, so that no attention gives 0 exactly: a product with what is not loaded
+        none = tl.load(a_row, mask=rows[:, None] & (T < 0), other=0.0)
+        f_left, f_right = tl.load(f_row, mask=left, other=0.0), tl.load(f_row + BD, mask=right, other=0.0)
+        whole = _distance(none, f_left, f_right, u_left, u_right)
+        for _ in range(first, last):
+            a = tl.load(a_row, mask=rows[:, None], other=0.0)
+            f_left, f_right = tl.load(f_row, mask=left, other=0.0), tl.load(f_row + BD, mask=right, other=0.0)
+            tl.store(out_row, whole - _distance(a, f_left, f_right, u_left, u_right), mask=rows)
+            a_row += T * PADDED
+            f_row += D
+            out_row += T
+
+
+@triton.jit
+def _finish(
+    part_ptr, attn_ptr, f_ptr, y_ptr, r_ptr, scale_ptr, unit_ptr, own_ptr, mask_ptr, out_ptr, B, T, S, D,
+    a_b, a_h, a_t, a_s, y_b, y_t, r_b, r_t, s_b, s_t, o_b, o_t, m_b, m_t, HEADS: tl.constexpr, SLICES: tl.constexpr,
+    OWN: tl.constexpr, MASKED: tl.constexpr, FI: tl.constexpr, FJ: tl.constexpr, FD: tl.constexpr,
+):  # fmt: skip
+    """part [slices, B, S, T] -> out [B, S, T] (S + 1 where the residual is behind): rows i that sum to 1."""
+    b, i = tl.program_id(1).to(tl.int64), (tl.program_id(0) * FI + tl.arange(0, FI)).to(tl.int64)
+    rows = i < T
+    scale = tl.load(scale_ptr + b * s_b + i * s_t, mask=rows, other=1.0) * tl.load(unit_ptr)
+    column = i
+    if OWN == "given":
+        column = tl.load(own_ptr + b * o_b + i * o_t, mask=rows, other=0)
+    mine = tl.zeros([FI], dtype=tl.float32)  # the entry that a row's residual belongs to
+    for d0 in range(0, D, FD):
+        d = d0 + tl.arange(0, FD)
+        inside = rows[:, None] & (d < D)[None, :]
+        u = tl.load(y_ptr + b * y_b + i[:, None] * y_t + d[None, :], mask=inside, other=0.0) / scale[:, None]
+        t = tl.load(r_ptr + b * r_b + i[:, None] * r_t + d[None, :], mask=inside, other=0.0) / scale[:, None]
+        if OWN != "behind":
+            for head in tl.static_range(HEADS):
+                h = b * 0 + head  # int64
+                a = tl.load(attn_ptr + b * a_b + h * a_h + i * a_t + column * a_s, mask=rows, other=0.0)
+                f_at = f_ptr + (((h * B + b) * S) + column[:, None]) * D + d[None, :]
+                t += a[:, None] * tl.load(f_at, mask=inside, other=0.0).to(tl.float32)
+        mine += tl.sum(tl.abs(u) - tl.abs(u - t), 1)
+    mine = tl.where(mine < 0, 0.0, mine)
+    columns = S
+    total = tl.zeros([FI], dtype=tl.float32)
+    if OWN == "behind":
+        columns = S + 1
+        column = i * 0 + S
+        total = mine
+    for j0 in range(0, S, FJ):
+        j = j0 + tl.arange(0, FJ).to(tl.int64)
+        inside = (j < S)[:, None] & rows[None, :]
+        c = tl.zeros([FJ, FI], dtype=tl.float32)
+        for part in tl.static_range(SLICES):
+            c += tl.load(part_ptr + ((part * B + b) * S + j[:, None]) * T + i[None, :], mask=inside, other=0.0)
+        c = tl.where((j[:, None] == column[None, :]) & inside, mine[None, :], tl.where(c < 0, 0.0, c))
+        total += tl.sum(c, 0)
+        tl.store(out_ptr + (b * columns + j[:, None]) * T + i[None, :], c, mask=inside)
+    if OWN == "behind":
+        tl.store(out_ptr + (b * columns + S) * T + i, mine, mask=rows)
+    tl.debug_barrier()  # what one thread wrote another one reads
+    real = rows
+    if MASKED:
+        real = tl.load(mask_ptr + b * m_b + i * m_t, mask=rows, other=0) != 0
+    for j0 in range(0, columns, FJ):
+        j = j0 + tl.arange(0, FJ).to(tl.int64)
+        inside = (j < columns)[:, None] & rows[None, :]
+        at = out_ptr + (b * columns + j[:, None]) * T + i[None, :]
+        c = tl.load(at, mask=inside, other=0.0) / tl.maximum(total, 1.2e-38)[None, :]
+        # a row without information says that the token stayed what it was
+        c = tl.where((total == 0)[None, :] & (j[:, None] == column[None, :]), 1.0, c)
+        tl.store(at, tl.where(real[None, :], c, 0.0), mask=inside)
+
+
+def contributions(block: Block) -> Tensor:
+    """ALTI's map of a block: `alti.contributions` with p = 1, from its parts to the divided rows."""
+    with torch.cuda.device(block.attn.device):
+        unit, f = _operands(block.value, block.weight)
+        y, r = lined(block.output), lined(block.residual)
+        return _finished(block, f, y, r, unit, _fused(*_turned(block.attn), f, y, block.scale, unit))
+
+
+def _operands(value: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """What vectors are divided by, and f [H, B, S, D]."""
+    batch, heads, sources, width = value.shape
+    out, padded, flat = weight.shape[-1], max(16, power_of_2(width)), weight.flatten(0, 1)
+    sizes = torch.empty(2 * SHARES + 1, dtype=torch.float32, device=value.device)
+    unit = sizes[-1:]
+    _largest[SHARES,](
+        value, flat, sizes, batch, heads, sources, len(flat), out, width, *value.stride(), *flat.stride(), VS, padded,
+        LK, VD, num_warps=4,
+    )  # fmt: skip
+    f = torch.empty(heads, batch, sources, out, dtype=torch.float16, device=value.device)
+    _vectors[cdiv(out, VD) * cdiv(sources, VS), batch, heads](
+        value, weight, sizes, unit, f, batch, sources, out, width, *value.stride(), *weight.stride(), VS, VD, padded,
+        SHARES, num_warps=4,
+    )  # fmt: skip
+    return unit, f
+
+
+def _turned(attn: Tensor) -> tuple[Tensor, Tensor]:
+    """Attention as the core reads it, and which tiles of it hold any."""
+    batch, heads, targets, sources = attn.shape
+    tiles, padded = (cdiv(sources, TJ), cdiv(targets, TI)), max(16, power_of_2(heads))
+    a = torch.empty(batch, sources, targets, padded, dtype=torch.float16, device=attn.device)
+    some = torch.empty(batch, *tiles, dtype=torch.int32, device=attn.device)
+    _turn[*tiles, batch](attn, a, some, heads, targets, sources, *attn.stride(), padded, TI, TJ, num_warps=4)
+    return a, some
+
+
+def _fused(a: Tensor, some: Tensor, f: Tensor, y: Tensor, scale: Tensor, unit: Tensor) -> Tensor:
+    """Attention alone, a part of the width each: [slices, B, S, T]."""
+    batch, sources, targets, padded = a.shape
+    slices = cdiv(f.shape[-1], 2 * BD)
+    out = torch.empty(slices, batch, sources, targets, dtype=torch.float32, device=y.device)
+    tiles = slices * cdiv(targets, BI)
+    few = batch * tiles * cdiv(sources, BJ[-1]) < FEW
+    bj = BJ[0] if sources <= SHORT else BJ[1] if few else BJ[2]
+    _kernel[tiles, cdiv(sources, bj), batch](
+        a, f, y, scale, unit, out, some, batch, targets, sources, f.shape[-1], *y.stride()[:2], *scale.stride(),
+        len(f), padded, BI, bj, BD, TI, TJ, num_warps=WARPS[padded > 32], num_stages=STAGES,
+    )  # fmt: skip
+    return out
+
+
+def _finished(block: Block, f: Tensor, y: Tensor, r: Tensor, unit: Tensor, parts: Tensor) -> Tensor:
+    """The map [B, T, S], with one column more for cross-attention."""
+    slices, batch, sources, targets = parts.shape
+    out = torch.empty(batch, sources + block.cross, targets, dtype=torch.float32, device=y.device)
+    own = "behind" if block.cross else "same" if block.own is None else "given"
+    columns = block.scale if block.own is None else block.own
+    mask = block.scale if block.mask is None else block.mask
+    _finish[cdiv(targets, FI), batch](
+        parts, block.attn, f, y, r, block.scale, unit, columns, mask, out, batch, targets, sources, f.shape[-1],
+        *block.attn.stride(), *y.stride()[:2], *r.stride()[:2], *block.scale.stride(), *columns.stride(),
+        *mask.stride(), len(f), slices, own, block.mask is not None, FI, FJ, FD, num_warps=4,
+    )  # fmt: skip
+    return out.transpose(1, 2)

@@ -1,0 +1,1 @@
+"""A text becomes an attribution: load, tokenize, explain, and the results."""

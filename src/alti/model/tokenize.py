@@ -1,0 +1,231 @@
+"""From the user's text to a batch that a model takes, with every token's place in the text."""
+
+import warnings
+from dataclasses import dataclass, replace
+from functools import cached_property
+from inspect import signature
+from itertools import pairwise
+from threading import Lock
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase
+
+from alti._errors import LoadError, UnsupportedModelError, UsageError
+from alti.methods.registry import Inputs
+from alti.model.words import HALF
+from alti.read.forking import held_while_forking
+from alti.read.modules import family_of, network
+
+Span = tuple[int, int]
+
+MASKS = ("[MASK]", "<mask>")  # as families write it
+
+_ROLES = ("bos", "eos", "sep", "cls", "pad", "mask")  # tokens that stand for no word; an unknown word is one
+# fast tokenizers keep the truncation setting inside and do not share
+_tokenizing = held_while_forking(Lock())
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """One text (or pair) as tokens."""
+
+    text: str
+    text_pair: str | None
+    ids: list[int]
+    types: list[int] | None  # token_type_ids, where the model takes them
+    tokens: list[str]
+    offsets: list[Span]  # characters of the token's own text; (0, 0) for added tokens
+    segments: list[int]  # 0: text, 1: text_pair, -1: added by the tokenizer
+    special: list[bool]
+    cut: tuple[str, ...] = ()  # what was left out of each text that was too long
+
+
+class Encoder:
+    """A tokenizer and what a model wants from it."""
+
+    def __init__(self, model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> None:
+        if not tokenizer.is_fast:
+            raise UnsupportedModelError(
+                f"{type(tokenizer).__name__} cannot say which characters a token stands for: load a fast tokenizer "
+                "(tokenizer.json)"
+            )
+        inner = network(model)
+        self.tokenizer, self.model = tokenizer, inner
+        self.takes_types = "token_type_ids" in signature(inner.forward).parameters
+        self.vocabulary = inner.get_input_embeddings().weight.shape[0]
+        check_vocabulary(tokenizer, self.vocabulary, inner.config)
+        self.special = {i for role in _ROLES if (i := getattr(tokenizer, f"{role}_token_id", None)) is not None}
+        pads = (inner.config.pad_token_id, tokenizer.pad_token_id)
+        self.pad = next((pad for pad in pads if pad is not None and pad >= 0), 0)
+        self.limit = tokenizer.model_max_length  # added tokens included; 10**30 where a tokenizer has none
+        if positions := getattr(inner.config, "max_position_embeddings", None):
+            unused = inner.base_model.embeddings.padding_idx + 1 if family_of(inner).offset_positions else 0
+            self.limit = min(self.limit, positions - unused)
+
+    def encode(self, text: str, text_pair: str | None = None, *, truncate: bool = False) -> Encoded:
+        """Tokenize one text or pair; what the model cannot take is refused, or cut with truncate=True."""
+        for name, given in (("text", text), ("text_pair", text_pair)):
+            if not isinstance(given, str) and (given is not None or name == "text"):
+                raise UsageError(f"{name} is {type(given).__name__}, expected a str: for several texts use explain_all")
+            if given is not None and not given.strip():
+                raise UsageError(f"{name} is empty: give at least one word")
+            if given is not None and HALF.search(given):
+                raise UsageError(f"{name} {given[:40]!r} is not valid Unicode: read it with the right encoding")
+        self._warn_of_masks(f"{text} {text_pair or ''}")
+        full = self._tokenized(text, text_pair)
+        if any(pair == (0, 1) for pair in pairwise(full.segments)):
+            warnings.warn(
+                "this tokenizer puts nothing between the two texts: the model reads them as one", stacklevel=3
+            )
+        if 0 not in full.segments:
+            raise UsageError(f"the tokenizer finds no token in {text!r}: give at least one word")
+        if max(full.ids) >= self.vocabulary:
+            raise UsageError(
+                f"the tokenizer gives token id {max(full.ids)}, but the model has only {self.vocabulary} embeddings: "
+                "load both from the same place"
+            )
+        if (excess := len(full.ids) - self.limit) <= 0:
+            return full
+        if not truncate:
+            raise UsageError(
+                f"the text has {len(full.ids)} tokens, {excess} more than the {self.limit} that the model takes: "
+                "shorten it, or cut it with truncate=True (--truncate)"
+            )
+        kept = self._tokenized(text, text_pair, self.limit)
+        if len(kept.ids) > self.limit or 0 not in kept.segments:
+            raise UsageError(
+                f"the model takes {self.limit} tokens, too few for any of the text: load it with room for more"
+            )
+        return replace(kept, cut=_cut(full, kept, left=self.tokenizer.truncation_side == "left"))
+
+    def _warn_of_masks(self, text: str) -> None:
+        """A mask token of another family is read as plain characters."""
+        own = self.tokenizer.mask_token
+        if own and own not in text and (other := next((mask for mask in MASKS if mask in text), None)):
+            warnings.warn(f"{other} is plain characters here, no mask token: this tokenizer's is {own}", stacklevel=4)
+
+    def _tokenized(self, text: str, text_pair: str | None, limit: int | None = None) -> Encoded:
+        asked = {"return_offsets_mapping": True, "return_special_tokens_mask": True, "return_attention_mask": False}
+        with _tokenizing:
+            found = self.tokenizer(
+                text, text_pair, truncation=limit is not None, max_length=limit, verbose=False, **asked
+            )
+        ids = found["input_ids"]
+        return Encoded(
+            text,
+            text_pair,
+            ids,
+            found.get("token_type_ids") if self.takes_types else None,
+            self.tokenizer.convert_ids_to_tokens(ids),
+            [tuple(span) for span in found["offset_mapping"]],
+            [-1 if segment is None else segment for segment in found.sequence_ids()],
+            [bool(a) or i in self.special for a, i in zip(found["special_tokens_mask"], ids, strict=True)],
+        )
+
+    def types_of(self, ids: list[int]) -> list[int] | None:
+        """token_type_ids of a pair that some words were taken from; None where the model takes none.
+
+        They change at added tokens only, which stay: the k-th of them and what stands behind it have the types that
+        they have in every pair.
+        """
+        if self._template is None:
+            return None
+        now, added = self._template
+        types, left = [], iter(added)
+        for token in ids:
+            separates = token in self.special and token != self.tokenizer.mask_token_id
+            own, behind = next(left, (now, now)) if separates else (now, now)
+            types.append(own)
+            now = behind
+        return types
+
+    @cached_property
+    def _template(self) -> tuple[int, list[tuple[int, int]]] | None:
+        """The type at the start of a pair, then of each added token and of what follows it."""
+        pair = self._tokenized("a", "a")
+        if (types := pair.types) is None:
+            return None
+        following = [*types[1:], types[-1]]
+        places = [i for i, added in enumerate(pair.special) if added]
+        return types[0], [(types[i], following[i]) for i in places]
+
+    def collate(self, texts: list[Encoded], multiple: int = 1) -> Inputs:
+        """Several texts as one batch, padded on the right so that every position is what it is without padding."""
+        length = max(len(text.ids) for text in texts)
+        length = max(length, min(-(-length // multiple) * multiple, self.limit))
+
+        def padded(rows: list[list[int]], fill: int) -> Tensor:
+            return torch.tensor([row + [fill] * (length - len(row)) for row in rows], device=self.model.device)
+
+        tensors = {
+            "input_ids": padded([text.ids for text in texts], self.pad),
+            "attention_mask": padded([[1] * len(text.ids) for text in texts], 0),
+        }
+        types = [text.types for text in texts if text.types is not None]
+        if types:
+            tensors["token_type_ids"] = padded(types, 0)
+        special = padded([[int(s) for s in text.special] for text in texts], 1).bool()
+        return Inputs(tensors, special, self.tokenizer.mask_token_id, self.pad)
+
+
+def check_vocabulary(tokenizer: PreTrainedTokenizerBase, rows: int, config: Any) -> None:
+    """Refuse a tokenizer with words beyond a model's embeddings; warn if it may be another model's.
+
+    Fewer entries than embeddings are usual: rows are often padded to a multiple of 64. Added tokens
+    beyond the embeddings occur in sound checkpoints too (a padding token, say, that no text holds),
+    so they are a warning, and a text with one is refused. A vocabulary of the right size whose
+    special tokens stand in the right places cannot be told from the model's own.
+    """
+    added = tokenizer.added_tokens_decoder
+    if len(tokenizer) > rows or max(added, default=0) >= rows:
+        beyond = sorted((i, token) for token, i in tokenizer.get_vocab().items() if i >= rows)
+        words = [token for i, token in beyond if i not in added]
+        if words:
+            some = ", ".join(map(repr, words[:3]))
+            raise LoadError(
+                f"the tokenizer has {len(words)} entries that the model has no embedding for "
+                f"(it has {rows}), such as {some}: load both from the same place"
+            )
+        names = ", ".join(token for _, token in beyond[:3])
+        what = f"the model has no embedding for {names}: texts with it are refused"
+        warnings.warn(what, stacklevel=5)
+    if wrong := _contradictions(tokenizer, rows, config):
+        warnings.warn(
+            f"the tokenizer may be another model's: to it, the config's {', '.join(wrong)}; load "
+            "both from the same place",
+            stacklevel=5,
+        )
+
+
+def _contradictions(tokenizer: PreTrainedTokenizerBase, rows: int, config: Any) -> list[str]:
+    """Ids that a config gives to special tokens and a tokenizer to words, or to nothing.
+
+    One id of a word alone says little: configs keep defaults that nobody has set.
+    """
+    special = {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder}
+    words, missing = {}, {}
+    for role in ("bos", "eos", "cls", "sep", "pad"):
+        ids = getattr(config, f"{role}_token_id", None)
+        for i in ids if isinstance(ids, list) else [ids]:
+            if i is None or not 0 <= i < rows or i in special:
+                continue
+            if (token := tokenizer.convert_ids_to_tokens(i)) is not None:
+                words[role, i] = f"{role} {i} is {token!r}"
+            elif role != "pad":
+                missing[role, i] = f"{role} {i} is no token"
+    few = len({i for _, i in words}) < 2
+    return [*([] if few else words.values()), *missing.values()]
+
+
+def _cut(full: Encoded, kept: Encoded, *, left: bool) -> tuple[str, ...]:
+    """What a shorter encoding lost of each text, at its end or (left) at its start."""
+    lost: list[str] = []
+    for segment, text in enumerate((full.text, full.text_pair or "")):
+        spans = [span for owner, span in zip(full.segments, full.offsets, strict=True) if owner == segment]
+        missing = len(spans) - kept.segments.count(segment)
+        if missing:
+            gone = spans[:missing] if left else spans[-missing:]
+            lost.append(text[gone[0][0] : gone[-1][1]])
+    return tuple(lost)

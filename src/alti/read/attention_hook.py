@@ -1,0 +1,139 @@
+"""Overhears attention through transformers' attention interface.
+
+While a model is walked its attention implementation reads "alti_over_sdpa" (say). For the thread that walks, that is
+the family's own eager attention, overheard; for every other thread it is still sdpa: nobody else's numbers change.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from alti._errors import UnsupportedModelError
+from alti.read.cuda_capture import capturing
+from alti.read.modules import evaluating
+
+PREFIX = "alti_over_"
+
+
+class Listener(Protocol):
+    def receive(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Attention is about to be computed of these; what is returned must be equal to them."""
+
+    def hear(self, probs: Tensor, value: Tensor) -> None:
+        """Attention was computed: probabilities [B, H, T, S] and values [B, H, S, d]."""
+
+
+_listener: ContextVar[Listener | None] = ContextVar("alti_listener", default=None)
+
+
+def listens(listener: Listener) -> bool:
+    """Whether this thread is the one that walks for a listener."""
+    return _listener.get() is listener
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Modules may be called in here and nothing listens."""
+    token = _listener.set(None)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+@contextmanager
+def overhearing(model: nn.Module, listener: Listener) -> Iterator[None]:
+    """Evaluation mode, with attention told to `listener`; everything is as before afterwards."""
+    with evaluating(model) as modules:
+        found = (vars(module).get("config") for module in modules)  # getattr searches each module in vain
+        configs = {id(config): config for config in found if isinstance(config, PreTrainedConfig)}
+        before = [(config, config._attn_implementation_internal) for config in configs.values()]
+        token = _listener.set(listener)
+        try:
+            for config, name in before:
+                config._attn_implementation_internal = _overheard(name)
+            yield
+        finally:
+            for config, name in before:
+                config._attn_implementation_internal = name
+            _listener.reset(token)
+
+
+@cache
+def _overheard(before: str | None) -> str:
+    """Register, once, what stands in for the implementation `before`; return its name."""
+    if before is not None and before.startswith(PREFIX):  # a walk inside a walk
+        return before
+
+    def attention(
+        module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        eager, listener = _eager(module), _listener.get()
+        if listener is None:
+            plain = ALL_ATTENTION_FUNCTIONS.get_interface(before, eager)
+            return plain(module, query, key, value, attention_mask, *args, **kwargs)
+        query, key, value = listener.receive(query, key, value)
+        attention_mask, blind = _meant(attention_mask, before, query.dtype)
+        output, probs = eager(module, query, key, value, attention_mask, *args, **kwargs)
+        if blind is not None:
+            output, probs = output.masked_fill(blind.transpose(1, 2), 0), probs.masked_fill(blind, 0)
+        groups = probs.shape[1] // value.shape[1]  # heads that share a key and a value
+        listener.hear(probs, value if groups == 1 else value.repeat_interleave(groups, dim=1))
+        return output, probs
+
+    def mask(*args: Any, **kwargs: Any) -> Any:
+        if _listener.get() is None and before in ALL_MASK_ATTENTION_FUNCTIONS:
+            return ALL_MASK_ATTENTION_FUNCTIONS[before](*args, **kwargs)
+        shown = ALL_MASK_ATTENTION_FUNCTIONS["sdpa"](*args, **{**kwargs, "allow_is_causal_skip": False})
+        if shown is None or (not capturing() and shown.all()):
+            return None  # nothing is masked: spares every layer an addition of its size
+        return _added(shown, kwargs.get("dtype", torch.float32))
+
+    AttentionInterface.register(PREFIX + str(before), attention)
+    AttentionMaskInterface.register(PREFIX + str(before), mask)
+    return PREFIX + str(before)
+
+
+def _added(shown: Tensor, dtype: torch.dtype) -> Tensor:
+    """What eager attention adds to its scores [B, H, T, S]: 0 where a key is shown, −inf where it is not.
+
+    A row without any key is padding: it gets one finite number everywhere, since a nan would spread from there. That
+    number is one of float32: many families take the softmax of float64 scores in it.
+    """
+    lowest = max(torch.finfo(dtype).min, torch.finfo(torch.float32).min)
+    added = torch.zeros_like(shown, dtype=dtype).masked_fill_(~shown, -torch.inf)
+    return added.masked_fill_(~shown.any(-1, keepdim=True), lowest)
+
+
+def _meant(mask: Any, implementation: str | None, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
+    """A mask as eager attention takes it, and its rows without a key [B, H, T, 1] where it may have some.
+
+    A mask of four dimensions reaches attention as the user gave it. All implementations but eager take booleans, for
+    keys that are shown, and give nothing to a row without any; eager attention would add them up as numbers.
+    """
+    if mask is not None and not isinstance(mask, Tensor):
+        raise UnsupportedModelError(
+            f"a {type(mask).__name__} cannot be read as a mask: pass a tensor of two dimensions"
+        )
+    if mask is None or mask.dtype != torch.bool or implementation in (None, "eager"):
+        return mask, None
+    return _added(mask, dtype), ~mask.any(-1, keepdim=True)
+
+
+def _eager(module: nn.Module) -> Callable[..., tuple[Tensor, Tensor]]:
+    """The eager attention of the file that a module's class was written in."""
+    for cls in type(module).__mro__:
+        file = sys.modules.get(cls.__module__)
+        eager: Callable[..., tuple[Tensor, Tensor]] | None = getattr(file, "eager_attention_forward", None)
+        if eager is not None:
+            return eager
+    raise UnsupportedModelError(f"{type(module).__name__} has no eager attention whose probabilities could be read")

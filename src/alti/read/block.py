@@ -1,0 +1,57 @@
+"""One attention block as a sum of one vector per token: what everything else is computed from."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One attention block as the linear map  y_i = Σ_j T_ij + bias_i,
+
+    T_ij = scale_i · Σ_h attn[h,i,j] · value[h,j] @ weight[h]  +  [i = j] · residual_i
+    """
+
+    attn: Tensor  # [B, H, T, S]
+    value: Tensor  # [B, H, S, d]
+    weight: Tensor  # [H, d, D]  W_O with every norm's linear part folded in
+    scale: Tensor  # [B, T]     1 / std of the norms
+    residual: Tensor  # [B, T, D]
+    bias: Tensor  # [B, T, D]
+    output: Tensor  # [B, T, D]  what the model really computed, never our own sum
+    cross: bool = False  # sources are another sequence: the residual is a column of its own, not the diagonal
+    mask: Tensor | None = None  # [B, T]  False at padding; None: every position is real
+    own: Tensor | None = None  # [B, T]  the column of each row's own token; None: row i is token i
+
+    def rebuilt(self) -> Tensor:  # [B, T, D]
+        """y_i from its parts: Σ_j T_ij + bias_i, to be compared with `output`."""
+        return self.mixed().add_(self.residual)
+
+    def mixed(self) -> Tensor:  # [B, T, D]
+        """The same without the residual."""
+        heads = (self.attn @ self.value).transpose(1, 2).flatten(2)  # [B, T, H·d]
+        return torch.addcmul(self.bias, heads @ self.weight.flatten(0, 1), self.scale[..., None])
+
+    def own_columns(self) -> Tensor:  # [B, T]
+        if self.own is not None:
+            return self.own
+        return torch.arange(self.attn.shape[2], device=self.attn.device).expand(self.attn.shape[0], -1)
+
+    def rows(self, positions: Tensor) -> "Block":  # [B, n]
+        """The same block for some of its target rows: `contributions` of it are these rows of the whole."""
+        at = torch.arange(len(positions), device=positions.device)[:, None], positions
+
+        def some(x: Tensor) -> Tensor:
+            return x[:, positions[0]] if len(x) == len(positions) == 1 else x[at]  # of one text faster
+
+        return replace(
+            self,
+            attn=some(self.attn.transpose(1, 2)).transpose(1, 2),
+            mask=None if self.mask is None else some(self.mask),
+            own=some(self.own_columns()),
+            scale=some(self.scale),
+            residual=some(self.residual),
+            bias=some(self.bias),
+            output=some(self.output),
+        )

@@ -1,0 +1,100 @@
+"""Finds in a model the parts that its family's entry names."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from inspect import signature
+from threading import RLock
+from typing import Any
+
+from torch import nn
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from alti._errors import UnsupportedModelError
+from alti.families import FAMILIES, Family, Stack
+from alti.read.forking import held_while_forking, settle
+
+# training flags, hooks and configs belong to the model, not to the caller: one reader at a time
+reading = held_while_forking(RLock())
+
+
+def network(given: nn.Module) -> PreTrainedModel:
+    """The Hugging Face model inside a compiled or PEFT-wrapped one."""
+    model: Any = getattr(given, "_orig_mod", given)
+    if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
+        raise UnsupportedModelError(
+            "this PEFT model puts virtual tokens before the text, which alti cannot show: use LoRA or a merged model"
+        )
+    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    if not isinstance(inner, PreTrainedModel):
+        raise UnsupportedModelError(
+            f"{type(inner).__name__} is not a transformers model: pass a PreTrainedModel, or load one with alti.load"
+        )
+    return inner
+
+
+def family_of(model: nn.Module) -> Family:
+    """The entry of FAMILIES that describes a model."""
+    config = network(model).config
+    return family_named(config.model_type, vars(config))
+
+
+def family_named(name: str, config: Mapping[str, Any]) -> Family:
+    """The entry of FAMILIES for a model type; `config` may hold settings that it refuses."""
+    if name not in FAMILIES:
+        raise UnsupportedModelError(
+            f"alti does not know the model family {name!r}: it reads {', '.join(sorted(FAMILIES))}; describe it with "
+            f"alti.FAMILIES[{name!r}] = alti.Family(...) and prove that with alti.check"
+        )
+    for field, why in FAMILIES[name].refuse:
+        if config.get(field):
+            raise UnsupportedModelError(
+                f"this {name} model has {field} = {config[field]!r}: {why}, which attention blocks alone cannot show; "
+                f"use a {name} model without it"
+            )
+    return FAMILIES[name]
+
+
+def stacks_of(model: nn.Module) -> list[tuple[Stack, list[nn.Module]]]:
+    """The stacks that a model has, each with its layers."""
+    inner = network(model)
+    found = [(stack, list(_layers(inner.base_model, stack.blocks.split(".")))) for stack in family_of(inner).stacks]
+    return [(stack, layers) for stack, layers in found if layers and _applies(stack, inner.config)]
+
+
+def _applies(stack: Stack, config: PreTrainedConfig) -> bool:
+    if stack.when is None:
+        return True
+    field = stack.when.removeprefix("not ")
+    return bool(getattr(config, field, False)) != stack.when.startswith("not ")
+
+
+def _layers(module: nn.Module, path: list[str]) -> Iterator[nn.Module]:
+    if not path:
+        yield from module.children()
+        return
+    for name, child in module.named_children():
+        if path[0] in ("*", name):
+            yield from _layers(child, path[1:])
+
+
+def call(model: PreTrainedModel, inputs: Mapping[str, Any]) -> Any:
+    """Run a model on inputs as it is, without a cache of keys and values, which would be made in vain."""
+    # without a cache transformers takes positions that start anew for several texts
+    cached = "use_cache" in signature(model.forward).parameters and "position_ids" not in inputs
+    return model(**{"return_dict": True, **({"use_cache": False} if cached else {}), **inputs})
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[list[nn.Module]]:
+    """All modules, in evaluation mode, and no other thread of ours; afterwards each is in the mode it was in."""
+    settle(model)
+    with reading:
+        modules = list(model.modules())
+        training = [module for module in modules if module.training]
+        try:
+            for module in training:
+                module.training = False
+            yield modules
+        finally:
+            for module in training:
+                module.training = True

@@ -1,0 +1,1 @@
+"""An attribution becomes a picture: terminal, web page, LaTeX, plots."""
