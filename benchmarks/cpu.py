@@ -34,7 +34,9 @@ def model() -> BertForSequenceClassification:
 
 def inputs_of(tokens: int) -> Inputs:
     ids = torch.randint(1000, 20000, (1, tokens), generator=torch.Generator().manual_seed(0))
-    return Inputs({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, torch.zeros_like(ids).bool())
+    return Inputs(
+        {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, torch.zeros_like(ids).bool()
+    )
 
 
 def refuse_if_wrong(bert: BertForSequenceClassification) -> None:
@@ -84,24 +86,34 @@ def ratios(tokens: int, rounds: int, captum: bool) -> None:
     if captum:
         from captum.attr import LayerIntegratedGradients
 
-        explainer = LayerIntegratedGradients(lambda ids: bert(ids).logits.softmax(-1)[:, 0], bert.bert.embeddings)
+        explainer = LayerIntegratedGradients(
+            lambda ids: bert(ids).logits.softmax(-1)[:, 0], bert.bert.embeddings
+        )
         ids = inputs.tensors["input_ids"]
         start = time.perf_counter()
         explainer.attribute(ids, torch.full_like(ids, 103), n_steps=100, internal_batch_size=10)
         found["Captum IG, 100 steps"] = time.perf_counter() - start
-    line = ", ".join(f"{name} {seconds / found['forward']:.2f}" for name, seconds in found.items() if name != "forward")
+    line = ", ".join(
+        f"{name} {seconds / found['forward']:.2f}"
+        for name, seconds in found.items()
+        if name != "forward"
+    )
     print(f"{tokens} tokens: {line}", flush=True)
 
 
 def peak(what: str) -> float:
     """Peak memory of a process that runs one thing at 512 tokens, in MB."""
-    done = subprocess.run([sys.executable, __file__, "--peak", what], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, __file__, "--peak", what], capture_output=True, text=True, check=True
+    )
     return float(done.stdout)
 
 
 def run_for_peak(what: str) -> None:
     bert, inputs = model(), inputs_of(512)
-    run("alti", bert, inputs_of(16), Target(position=torch.tensor([0])))  # loads and compiles what both need
+    run(
+        "alti", bert, inputs_of(16), Target(position=torch.tensor([0]))
+    )  # loads and compiles what both need
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
     for _ in range(2):
         if what == "alti":
@@ -117,7 +129,9 @@ def throughput(name: str, file: str, base: bool) -> None:
     loaded = alti.load(name)
     if base:
         loaded = alti.Model(model(), loaded.tokenizer)
-    texts = [line.strip() for line in Path(file).read_text(encoding="utf-8").splitlines() if line.strip()]
+    texts = [
+        line.strip() for line in Path(file).read_text(encoding="utf-8").splitlines() if line.strip()
+    ]
     batches: list[dict[str, torch.Tensor]] = []
     collate = loaded.encoder.collate
 
@@ -136,11 +150,15 @@ def throughput(name: str, file: str, base: bool) -> None:
     found = medians({"forward": forward, "alti": lambda: list(loaded.explain_all(texts))}, 3)
     for what, seconds in found.items():
         print(f"{what}: {len(texts) / seconds:.0f} texts a second")
-    print(f"explain_all costs {found['alti'] / found['forward']:.2f} of the forward passes (tokenizing included)")
+    print(
+        f"explain_all costs {found['alti'] / found['forward']:.2f} of the forward passes (tokenizing included)"
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--captum", action="store_true")
     parser.add_argument("--all", nargs=2, metavar=("MODEL", "FILE"))
@@ -154,11 +172,15 @@ def main() -> None:
     if options.all:
         throughput(*options.all, options.base)
         return
-    print(f"{torch.get_num_threads()} threads, medians of {options.rounds} turns, in forward passes")
+    print(
+        f"{torch.get_num_threads()} threads, medians of {options.rounds} turns, in forward passes"
+    )
     for tokens in (16, 128, 512):
         ratios(tokens, options.rounds, options.captum)
     forward, explained = peak("forward"), peak("alti")
-    print(f"peak memory at 512 tokens: forward {forward:.0f} MB, alti {explained - forward:+.0f} MB")
+    print(
+        f"peak memory at 512 tokens: forward {forward:.0f} MB, alti {explained - forward:+.0f} MB"
+    )
 
 
 if __name__ == "__main__":

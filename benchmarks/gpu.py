@@ -41,7 +41,9 @@ def random_block(
 
     scores = 2 * rand(batch, heads, tokens, tokens)
     if causal:
-        scores = scores.masked_fill(torch.ones(tokens, tokens, device="cuda").triu(1).bool(), -torch.inf)
+        scores = scores.masked_fill(
+            torch.ones(tokens, tokens, device="cuda").triu(1).bool(), -torch.inf
+        )
     d = width // heads
     value, weight = rand(batch, heads, tokens, d), rand(heads, d, width) / d**0.5
     if large:  # one dimension 300 times the others, as trained models have
@@ -76,7 +78,9 @@ def variants(block: Block) -> dict[str, Block]:
     """The block, one of its rows, the same numbers as cross-attention, with padded rows, and without information."""
     batch, _, tokens, _ = block.attn.shape
     one = torch.full((batch, 1), tokens // 2, device="cuda")
-    mask = torch.arange(tokens, device="cuda") < torch.tensor([[1 + tokens // 2]] * batch, device="cuda")
+    mask = torch.arange(tokens, device="cuda") < torch.tensor(
+        [[1 + tokens // 2]] * batch, device="cuda"
+    )
     return {
         "all": block,
         "rows": block.rows(one),
@@ -97,21 +101,35 @@ def poisoned() -> Iterator[None]:
 
         return empty
 
-    with patch("torch.empty", filled(torch.empty)), patch("torch.Tensor.new_empty", filled(torch.Tensor.new_empty)):
+    with (
+        patch("torch.empty", filled(torch.empty)),
+        patch("torch.Tensor.new_empty", filled(torch.Tensor.new_empty)),
+    ):
         yield
 
 
 def check_kernel() -> None:
     """Refuse to report a kernel that is wrong."""
-    for shape in ((1, 1, 1, 48), (2, 3, 2, 60), (2, 12, 63, 768), (1, 9, 500, 63), (2, 32, 33, 64), (1, 12, 130, 100)):
+    for shape in (
+        (1, 1, 1, 48),
+        (2, 3, 2, 60),
+        (2, 12, 63, 768),
+        (1, 9, 500, 63),
+        (2, 32, 33, 64),
+        (1, 12, 130, 100),
+    ):
         for causal, large in ((False, False), (True, False), (False, True)):
             for name, block in variants(random_block(*shape, causal=causal, large=large)).items():
                 expected = alti.contributions(double(block), kernel="reference")
                 with poisoned():
                     found = alti.contributions(block, kernel="triton").double()
                 error = float((found - expected).abs().max())
-                exact = float((alti.contributions(block, kernel="blocked").double() - expected).abs().max())
-                print(f"  {shape} {name} {causal=} {large=}: triton {error:.1e}, blocked float32 {exact:.1e}")
+                exact = float(
+                    (alti.contributions(block, kernel="blocked").double() - expected).abs().max()
+                )
+                print(
+                    f"  {shape} {name} {causal=} {large=}: triton {error:.1e}, blocked float32 {exact:.1e}"
+                )
                 if not error < 2e-3 or (causal and name == "all" and (found.triu(1) != 0).any()):
                     sys.exit("the triton kernel is wrong: no numbers")
 
@@ -147,12 +165,20 @@ def check_blocks() -> None:
                 with poisoned():
                     found = read(model, inputs, through)
                 for (a, a_error), (b, b_error) in zip(plain, found, strict=True):
-                    parts = [(getattr(a, name).detach(), getattr(b, name).detach()) for name in Block.__slots__[:7]]
-                    off = [float((x - y).abs().max() / x.abs().max().clamp_min(1e-30)) for x, y in parts]
+                    parts = [
+                        (getattr(a, name).detach(), getattr(b, name).detach())
+                        for name in Block.__slots__[:7]
+                    ]
+                    off = [
+                        float((x - y).abs().max() / x.abs().max().clamp_min(1e-30))
+                        for x, y in parts
+                    ]
                     off.append(float((a_error - b_error).abs().max()))
                     worst, count = max(worst, *off), count + 1
                     if not all(each < 2e-6 for each in off):  # nan is wrong too
-                        sys.exit(f"{model.config.model_type} {dtype} {through=}: blocks are off by {off}: no numbers")
+                        sys.exit(
+                            f"{model.config.model_type} {dtype} {through=}: blocks are off by {off}: no numbers"
+                        )
     print(f"  {count} blocks of {len(tiny.CONFIGS)} families are off by at most {worst:.1e}")
 
 
@@ -161,10 +187,15 @@ def check_comparisons() -> None:
     whole = random_block(2, 12, 63, 768)
     mask = torch.arange(63, device="cuda") < torch.tensor([[63], [30]], device="cuda")
     positions = comparing.spread(mask, torch.Size((2, 63)), mask.device, 16)
-    positions = torch.cat([positions, torch.full_like(positions[:, :1], 62)], dim=1)  # padding in the second text
+    positions = torch.cat(
+        [positions, torch.full_like(positions[:, :1], 62)], dim=1
+    )  # padding in the second text
     branch = whole.mixed()
     count = 0
-    for block, own in ((whole, None), (replace(whole, output=branch + whole.residual), (branch, torch.float32))):
+    for block, own in (
+        (whole, None),
+        (replace(whole, output=branch + whole.residual), (branch, torch.float32)),
+    ):
         for name in Block.__slots__[:7]:
             for wrong in (1.01, torch.nan):
                 spoilt = replace(block, **{name: getattr(block, name) * wrong}, mask=mask)
@@ -174,10 +205,14 @@ def check_comparisons() -> None:
                     found = comparing.errors(spoilt, positions, own)
                 real = mask.gather(1, positions)
                 same = (
-                    torch.allclose(found, expected, rtol=1e-3) if wrong == wrong else not found[real].isfinite().any()
+                    torch.allclose(found, expected, rtol=1e-3)
+                    if wrong == wrong
+                    else not found[real].isfinite().any()
                 )
                 if not same or (found[real] <= 1e-4).any() or found[~real].any():
-                    sys.exit(f"a block with {name} times {wrong} is judged {found}, not {expected}: no numbers")
+                    sys.exit(
+                        f"a block with {name} times {wrong} is judged {found}, not {expected}: no numbers"
+                    )
                 count += 1
     print(f"  {count} wrong blocks are told")
 
@@ -197,8 +232,20 @@ def check_graphs() -> None:
     recorder = Recorder(model)
 
     def compare(what: str, recorded: int) -> None:
-        for name, layers in (("alti", True), ("alti", False), ("alti_ln2", True), ("norms", True), ("globenc", False)):
-            for shape, padding in (((1, 32), 0), ((4, 48), 9), ((1, 32), 5), ((4, 48), 0), ((1, 32), 0)):
+        for name, layers in (
+            ("alti", True),
+            ("alti", False),
+            ("alti_ln2", True),
+            ("norms", True),
+            ("globenc", False),
+        ):
+            for shape, padding in (
+                ((1, 32), 0),
+                ((4, 48), 9),
+                ((1, 32), 5),
+                ((4, 48), 0),
+                ((1, 32), 0),
+            ):
                 inputs, target = batch_of(*shape, padding=padding)
                 found = recorder.run(name, inputs, target, layers=layers)
                 real = run(name, model, inputs, target, layers=layers)
@@ -206,7 +253,9 @@ def check_graphs() -> None:
                 pairs += [(found.layers, real.layers)] if layers else []
                 if not all(torch.equal(a, b) for a, b in pairs):
                     worst = max(float((a - b).abs().max()) for a, b in pairs)
-                    sys.exit(f"a graph of {name} {shape} {padding=} is off by {worst:.1e}, {what}: no numbers")
+                    sys.exit(
+                        f"a graph of {name} {shape} {padding=} is off by {worst:.1e}, {what}: no numbers"
+                    )
         if len(recorder.kept) != recorded:
             sys.exit(f"{len(recorder.kept)} graphs instead of {recorded}, {what}: no numbers")
         print(f"  graphs equal runs, {what}")
@@ -216,7 +265,9 @@ def check_graphs() -> None:
     with torch.no_grad():
         model.bert.encoder.layer[1].output.dense.weight.mul_(1.5)
     compare("after a change of weights in place", 10)
-    model.bert.encoder.layer[0].output.dense.weight.data = torch.randn(768, 3072, device="cuda") / 50
+    model.bert.encoder.layer[0].output.dense.weight.data = (
+        torch.randn(768, 3072, device="cuda") / 50
+    )
     compare("after weights were replaced", 10)
     handle = model.bert.embeddings.register_forward_hook(lambda module, args, output: 1.1 * output)
     compare("with a hook", 10)
@@ -242,7 +293,9 @@ def recorded_families() -> None:
         except alti.UnsupportedModelError:
             continue
         inputs, target = batch_of(2, 16, padding=4)
-        inputs.tensors["input_ids"].remainder_(tiny.VOCAB - 3).add_(3)  # words that a tiny vocabulary has
+        inputs.tensors["input_ids"].remainder_(tiny.VOCAB - 3).add_(
+            3
+        )  # words that a tiny vocabulary has
         recorder = Recorder(model)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -250,7 +303,9 @@ def recorded_families() -> None:
         if not torch.equal(found.tokens, run("alti", model, inputs, target).tokens):
             sys.exit(f"a graph of {family} differs from a run: no numbers")
         (recorded if recorder.kept else others).append(family)
-    print(f"  {len(recorded)} of {len(recorded) + len(others)} families recorded; not {', '.join(others) or 'one'}")
+    print(
+        f"  {len(recorded)} of {len(recorded) + len(others)} families recorded; not {', '.join(others) or 'one'}"
+    )
 
 
 def device_milliseconds(function) -> float:
@@ -270,13 +325,17 @@ def kernel_times() -> None:
         "vectors": lambda: triton._operands(block.value, block.weight),
         "attention turned": lambda: triton._turned(block.attn),
         "fused core": lambda: triton._fused(*turned, f, y, scale, unit),
-        "residual's entries, rows divided": lambda: triton._finished(block, f, y, block.residual, unit, parts),
+        "residual's entries, rows divided": lambda: triton._finished(
+            block, f, y, block.residual, unit, parts
+        ),
         "all of it": lambda: triton.contributions(block),
     }
     for name, step in steps.items():
         print(f"  8 x 512, {name}: {device_milliseconds(step):.3f} ms a layer")
     causal, one = random_block(8, 12, 512, 768, causal=True), random_block(1, 12, 512, 768)
-    print(f"  8 x 512, causal: {device_milliseconds(lambda: triton.contributions(causal)):.3f} ms a layer")
+    print(
+        f"  8 x 512, causal: {device_milliseconds(lambda: triton.contributions(causal)):.3f} ms a layer"
+    )
     print(f"  1 x 512: {device_milliseconds(lambda: triton.contributions(one)):.3f} ms a layer")
     x = torch.randn(8 * 512 * 512 * 16, device="cuda")
     bandwidth = 8 * x.numel() / milliseconds(lambda: x.abs_())[0] / 1e6
@@ -284,8 +343,12 @@ def kernel_times() -> None:
     rate = torch.cuda.get_device_properties(0).multi_processor_count * 128 * 1.98e9
     half = torch.randn(8192, 8192, device="cuda", dtype=torch.float16)
     tensor = 2 * 8192**3 / milliseconds(lambda: half @ half)[0] / 1e9  # TFLOP/s
-    print(f"  floor: {terms / rate * 1e3:.3f} ms for a float32 addition a term at {rate / 1e12:.1f} T/s, ")
-    print(f"  {2 * 16 * terms / tensor / 1e9:.3f} ms for 16 heads' products at {tensor:.0f} TFLOP/s")
+    print(
+        f"  floor: {terms / rate * 1e3:.3f} ms for a float32 addition a term at {rate / 1e12:.1f} T/s, "
+    )
+    print(
+        f"  {2 * 16 * terms / tensor / 1e9:.3f} ms for 16 heads' products at {tensor:.0f} TFLOP/s"
+    )
     print(f"  bandwidth {bandwidth:.0f} GB/s")
 
 
@@ -331,7 +394,9 @@ def complete() -> None:
                 )
                 name = str(dtype).removeprefix("torch.")
                 both = f"forward {plain:.2f} ms, alti {explained:.2f} ms, {explained / plain:.2f}"
-                print(f"  {name} {batch} x {tokens}: {both}; as a graph {replayed:.2f} ms, {replayed / plain:.2f}")
+                print(
+                    f"  {name} {batch} x {tokens}: {both}; as a graph {replayed:.2f} ms, {replayed / plain:.2f}"
+                )
 
 
 def long_text() -> None:
@@ -339,7 +404,9 @@ def long_text() -> None:
     inputs, target = batch_of(1, 8192)
     torch.cuda.reset_peak_memory_stats()
     (time,) = milliseconds(lambda: run("alti", model, inputs, target, layers=False), rounds=2)
-    print(f"  1 x 8192, 12 layers of 768: {time:.0f} ms, peak {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB")
+    print(
+        f"  1 x 8192, 12 layers of 768: {time:.0f} ms, peak {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB"
+    )
 
 
 def main() -> None:

@@ -22,15 +22,23 @@ EPOCHS, BATCH, RATE = 3, 32, 5e-5
 
 def reviews(file: str, split: str) -> list[tuple[str, int]]:
     rows = parquet.read_table(file).to_pylist()
-    return [(row["text"].replace("<br />", " "), int(row["label"])) for row in rows if row["split"] == split]
+    return [
+        (row["text"].replace("<br />", " "), int(row["label"]))
+        for row in rows
+        if row["split"] == split
+    ]
 
 
 def write(file: Path, rows: list[tuple[str, int]]) -> None:
-    file.write_text("".join(json.dumps({"text": text, "label": label}) + "\n" for text, label in rows))
+    file.write_text(
+        "".join(json.dumps({"text": text, "label": label}) + "\n" for text, label in rows)
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("checkpoint")
     parser.add_argument("imdb")
     parser.add_argument("out", type=Path)
@@ -49,11 +57,15 @@ def main() -> None:
 
     def batch(rows: list[tuple[str, int]]) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
         asked = {"truncation": True, "max_length": 256, "padding": True, "return_tensors": "pt"}
-        return tokenizer([text for text, _ in rows], **asked).to(device), torch.tensor([y for _, y in rows]).to(device)
+        return tokenizer([text for text, _ in rows], **asked).to(device), torch.tensor(
+            [y for _, y in rows]
+        ).to(device)
 
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.01)
     steps = EPOCHS * (len(chosen) // BATCH)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda s: min(1, (s + 1) / 100) * max(0, 1 - s / steps))
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda s: min(1, (s + 1) / 100) * max(0, 1 - s / steps)
+    )
     for epoch in range(EPOCHS):
         model.train()
         shuffled = torch.randperm(len(chosen)).tolist()
@@ -69,8 +81,13 @@ def main() -> None:
         model.eval()
         with torch.no_grad():
             right = [batch(confirm[i : i + 100]) for i in range(0, len(confirm), 100)]
-            correct = sum(int((model(**inputs).logits.argmax(-1) == labels).sum()) for inputs, labels in right)
-        print(f"epoch {epoch + 1}: {correct / len(confirm):.3f} of {len(confirm)} test reviews right", flush=True)
+            correct = sum(
+                int((model(**inputs).logits.argmax(-1) == labels).sum()) for inputs, labels in right
+            )
+        print(
+            f"epoch {epoch + 1}: {correct / len(confirm):.3f} of {len(confirm)} test reviews right",
+            flush=True,
+        )
     tokenizer.model_max_length = 192
     model.half().save_pretrained(options.out)
     tokenizer.save_pretrained(options.out)

@@ -17,7 +17,9 @@ from alti.views.tables import Cell, Table, paired
 def main(rows_file: str, rivals_file: str, method: str = "absence") -> None:
     _, rows = load_rows(Path(rows_file))
     names = ("comprehensiveness", "sufficiency")
-    own = {r["text"]: [r["values"][name] for name in names] for r in rows if r.get("method") == method}
+    own = {
+        r["text"]: [r["values"][name] for name in names] for r in rows if r.get("method") == method
+    }
     lines = []
     for rival, values in json.loads(Path(rivals_file).read_text()).items():
         both = [i for i in own if str(i) in values]
@@ -25,11 +27,18 @@ def main(rows_file: str, rivals_file: str, method: str = "absence") -> None:
         for k, better in enumerate((1, -1)):
             found = Cell(*paired([own[i][k] for i in both], [values[str(i)][k] for i in both]))
             low, high = found.interval or (0.0, 0.0)
-            verdict = "level" if low <= 0 <= high else "ahead" if found.value * better > 0 else "behind"
+            verdict = (
+                "level" if low <= 0 <= high else "ahead" if found.value * better > 0 else "behind"
+            )
             cells += [found, verdict]
         lines.append((rival, tuple(cells)))
     columns = ("rival", "comprehensiveness ↑", "", "sufficiency ↓", "")
-    print(Table(f"{method} minus each rival", columns, tuple(lines), f"{len(own)} texts, in pairs.").markdown(), end="")
+    print(
+        Table(
+            f"{method} minus each rival", columns, tuple(lines), f"{len(own)} texts, in pairs."
+        ).markdown(),
+        end="",
+    )
 
 
 if __name__ == "__main__":

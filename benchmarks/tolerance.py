@@ -24,7 +24,9 @@ def main() -> None:
         start = time.perf_counter()
         found = [model.explain(text, truncate=True, layers=False, tol=tol) for text in texts]
         seconds = time.perf_counter() - start
-        moved = max(float((a.scores - b.scores).abs().sum()) for a, b in zip(exact, found, strict=True))
+        moved = max(
+            float((a.scores - b.scores).abs().sum()) for a, b in zip(exact, found, strict=True)
+        )
         zeros: list[float] = []
 
         def count(block: alti.Block, tol: float = tol, zeros: list[float] = zeros) -> None:
@@ -34,7 +36,9 @@ def main() -> None:
         inputs = model.encoder.collate([model.encoder.encode(texts[0], truncate=True)]).tensors
         alti.walk(model.model, inputs, count)
         left_out = 100 * sum(zeros) / len(zeros)
-        print(f"tol {tol:g}: {seconds:.1f} s, {left_out:.0f} % of the pairs left out, scores move by {moved:.1e}")
+        print(
+            f"tol {tol:g}: {seconds:.1f} s, {left_out:.0f} % of the pairs left out, scores move by {moved:.1e}"
+        )
 
 
 if __name__ == "__main__":

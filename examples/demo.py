@@ -16,10 +16,15 @@ def main() -> None:
         print(f'$ alti explain "{SENTENCE}"' + (f" --method {method}" if method != "alti" else ""))
         print(model.explain(SENTENCE, method=method), end="\n\n")
     errors = model.check()
-    print(f"{model.name} ({model.family}): {len(errors)} blocks, worst error {max(errors):.1e} in float32: exact")
+    print(
+        f"{model.name} ({model.family}): {len(errors)} blocks, worst error {max(errors):.1e} in float32: exact"
+    )
     page = Path("demo.html")
     methods = ("alti", "absence", "integrated_gradients", "attention_rollout")
-    page.write_text(alti.html.page([model.explain(SENTENCE, method=method) for method in methods]), encoding="utf-8")
+    page.write_text(
+        alti.html.page([model.explain(SENTENCE, method=method) for method in methods]),
+        encoding="utf-8",
+    )
     print(f"\nFour methods side by side: open {page.resolve().as_uri()}")
 
 

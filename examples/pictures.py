@@ -27,7 +27,9 @@ def main() -> None:
     model = alti.load()
     found = {method: model.explain(SENTENCE, method=method) for method in METHODS}
     for theme in ("light", "dark"):
-        screenshot(alti.html.page(list(found.values()), theme=theme), IMAGES / f"methods-{theme}.png")
+        screenshot(
+            alti.html.page(list(found.values()), theme=theme), IMAGES / f"methods-{theme}.png"
+        )
     in_a_terminal(list(found.values()), IMAGES / "terminal.png")
     found["absence"].plot("tokens").savefig(IMAGES / "tokens.png", dpi=110)
     found["alti"].plot("matrix").savefig(IMAGES / "matrix.png", dpi=110)
@@ -39,8 +41,12 @@ def in_a_terminal(found: list[alti.Attribution], file: Path) -> None:
     """What `alti explain` and `alti compare` print where there are 16 million colours."""
     style = terminal.Style(terminal.ALL, DARK, 92)
     console = Console(record=True, width=94, file=io.StringIO(), force_terminal=True)
-    console.print(Text.from_ansi(f'$ alti explain "{SENTENCE}"\n{terminal.render(found[0], style=style)}\n'))
-    console.print(Text.from_ansi(f'$ alti compare "{SENTENCE}"\n{terminal.compare(found, style=style)}'))
+    console.print(
+        Text.from_ansi(f'$ alti explain "{SENTENCE}"\n{terminal.render(found[0], style=style)}\n')
+    )
+    console.print(
+        Text.from_ansi(f'$ alti compare "{SENTENCE}"\n{terminal.compare(found, style=style)}')
+    )
     page = console.export_html(inline_styles=True, theme=MONOKAI)
     screenshot(page.replace("<body", '<body style="margin: 24px"'), file, width=960)
 
@@ -52,9 +58,17 @@ def screenshot(page: str, file: Path, width: int = 860) -> None:
         sys.exit("pictures of web pages take chromium, which is not installed")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "page.html").write_text(page, encoding="utf-8")
-        shot = [f"--screenshot={folder}/page.png", f"--user-data-dir={folder}/user", f"--window-size={width},1000"]
+        shot = [
+            f"--screenshot={folder}/page.png",
+            f"--user-data-dir={folder}/user",
+            f"--window-size={width},1000",
+        ]
         scale = "--force-device-scale-factor=1.5"
-        subprocess.run([chromium, *QUIET, *shot, scale, f"file://{folder}/page.html"], check=True, capture_output=True)
+        subprocess.run(
+            [chromium, *QUIET, *shot, scale, f"file://{folder}/page.html"],
+            check=True,
+            capture_output=True,
+        )
         shown = Image.open(f"{folder}/page.png").convert("RGB")
     corner = Image.new("RGB", shown.size, shown.getpixel((0, 0)))
     ink = ImageChops.difference(shown, corner).getbbox() or (0, 0, *shown.size)

@@ -33,7 +33,9 @@ LEFT_OUT = {"Random", "Occlusion"}  # the one agrees with nothing, the other tak
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("backbone", nargs="?")
     parser.add_argument("--published", type=Path)
     parser.add_argument("--texts", type=int, default=500)
@@ -45,8 +47,16 @@ def main() -> None:
     if not asked.backbone:
         parser.error("name a backbone, or the authors' file with --published")
     models = [explained(asked.backbone, seed, asked.texts) for seed in range(asked.seeds)]
-    found = {name: measured([m[name] for m in models], [m["predictions"] for m in models]) for name in methods()}
-    content = {"backbone": asked.backbone, "data": "sst2", "texts": asked.texts, "models": asked.seeds}
+    found = {
+        name: measured([m[name] for m in models], [m["predictions"] for m in models])
+        for name in methods()
+    }
+    content = {
+        "backbone": asked.backbone,
+        "data": "sst2",
+        "texts": asked.texts,
+        "models": asked.seeds,
+    }
     write(RESULTS / "agreement" / f"{asked.backbone}.json", rounded(content | {"pairs": found}))
 
 
@@ -55,13 +65,23 @@ def methods() -> list[str]:
 
 
 def measured(scores: list[list[Any]], predictions: list[Any]) -> dict[str, list[float]]:
-    return {name: pairs(agreement(scores, predictions, measure)).tolist() for name, measure in MEASURES.items()}
+    return {
+        name: pairs(agreement(scores, predictions, measure)).tolist()
+        for name, measure in MEASURES.items()
+    }
 
 
 def explained(backbone: str, seed: int, count: int) -> dict[str, Any]:
     """Every method's scores on the same texts, kept in a file for each model (and taken from it once that is gone)."""
-    file, place = BUILD / "scores" / f"{backbone}-sst2-{seed}-{count}.npz", model_name(backbone, "sst2", seed)
-    model = alti.load(place, dtype="float32") if not file.is_file() or Path(str(place)).is_dir() else None
+    file, place = (
+        BUILD / "scores" / f"{backbone}-sst2-{seed}-{count}.npz",
+        model_name(backbone, "sst2", seed),
+    )
+    model = (
+        alti.load(place, dtype="float32")
+        if not file.is_file() or Path(str(place)).is_dir()
+        else None
+    )
     if model and not _is_of(file, model):
         sentences, kept = texts("sst2", count), {"weights": np.array(model.fingerprint())}
         for name in methods():
@@ -99,7 +119,13 @@ def published(file: Path) -> dict[str, Any]:
             for name, key in PUBLISHED.items()
             if f"{seeds[0]}/{key}" in stored
         }
-        return {"backbone": "MultiBERTs", "data": "sst2", "texts": len(ends) + 1, "models": len(seeds), "pairs": found}
+        return {
+            "backbone": "MultiBERTs",
+            "data": "sst2",
+            "texts": len(ends) + 1,
+            "models": len(seeds),
+            "pairs": found,
+        }
 
 
 if __name__ == "__main__":

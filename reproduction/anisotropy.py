@@ -14,7 +14,9 @@ from reproduction.settings import DATA, RESULTS, model_name, rounded, short, tex
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("model", help="a backbone that was trained here, a folder or a hub name")
     parser.add_argument("data", choices=DATA)
     parser.add_argument("--texts", type=int, default=500)

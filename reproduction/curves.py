@@ -14,7 +14,17 @@ import numpy as np
 
 import alti
 from alti.experiments.bench import Plan, load_rows, run
-from reproduction.settings import BUILD, DATA, METHODS, RESULTS, data_file, model_name, rounded, short, write
+from reproduction.settings import (
+    BUILD,
+    DATA,
+    METHODS,
+    RESULTS,
+    data_file,
+    model_name,
+    rounded,
+    short,
+    write,
+)
 
 DRAWN = (
     "Grad ℓ2",
@@ -33,22 +43,33 @@ DRAWN = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("model", help="a backbone that was trained here, a folder or a hub name")
     parser.add_argument("data", choices=DATA)
     parser.add_argument("--texts", type=int, default=300)
     parser.add_argument("--seeds", type=int, default=1)
     asked = parser.parse_args()
     found = [computed(asked.model, asked.data, seed, asked.texts) for seed in range(asked.seeds)]
-    name = f"{short(asked.model)}-{asked.data}" + (f"-{asked.seeds}-seeds" if asked.seeds > 1 else "")
-    content = {"model": short(asked.model), "data": asked.data, "texts": asked.texts, "seeds": asked.seeds}
+    name = f"{short(asked.model)}-{asked.data}" + (
+        f"-{asked.seeds}-seeds" if asked.seeds > 1 else ""
+    )
+    content = {
+        "model": short(asked.model),
+        "data": asked.data,
+        "texts": asked.texts,
+        "seeds": asked.seeds,
+    }
     for protocol in ("plain", "envelope"):
         lines = {m: drawn([file[protocol][m] for file in found]) for m in DRAWN}
         content[protocol] = lines
     write(RESULTS / "curves" / f"{name}.json", rounded(content))
 
 
-def computed(model: str, data: str, seed: int, texts: int) -> dict[str, dict[str, list[list[float]]]]:
+def computed(
+    model: str, data: str, seed: int, texts: int
+) -> dict[str, dict[str, list[list[float]]]]:
     """The curve of every text, by protocol and method."""
     metric = f"probability_drop:steps={DATA[data].removed}"
     plan = Plan(
@@ -81,7 +102,9 @@ def drawn(models: list[list[list[float]]]) -> dict[str, Any]:
     Texts that have run out of tokens stay at their last probability, so that the curve is of the same texts all along.
     """
     longest = max(len(curve) for model in models for curve in model)
-    filled = np.array([[curve + curve[-1:] * (longest - len(curve)) for curve in model] for model in models])
+    filled = np.array(
+        [[curve + curve[-1:] * (longest - len(curve)) for curve in model] for model in models]
+    )
     means = filled.mean(1)  # [models, steps]
     left = [sum(len(curve) > step for curve in models[0]) for step in range(longest)]
     if len(models) > 1:
@@ -89,7 +112,12 @@ def drawn(models: list[list[list[float]]]) -> dict[str, Any]:
     else:
         spread = 1.96 * filled[0].std(0, ddof=1) / np.sqrt(filled.shape[1])
     mean = means.mean(0)
-    return {"mean": mean.tolist(), "low": (mean - spread).tolist(), "high": (mean + spread).tolist(), "left": left}
+    return {
+        "mean": mean.tolist(),
+        "low": (mean - spread).tolist(),
+        "high": (mean + spread).tolist(),
+        "left": left,
+    }
 
 
 if __name__ == "__main__":

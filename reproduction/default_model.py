@@ -28,7 +28,9 @@ NAME = "minilm-l6-sst2"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("checkpoint", nargs="?")
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--measure", action="store_true")
@@ -49,7 +51,9 @@ def main() -> None:
 
 
 def recipe(checkpoint: Path) -> Recipe:
-    return Recipe(str(checkpoint), str(data_file("sst2")), batch=64, rate=5e-5, tokens=64, seed=SEED)
+    return Recipe(
+        str(checkpoint), str(data_file("sst2")), batch=64, rate=5e-5, tokens=64, seed=SEED
+    )
 
 
 def trim(checkpoint: str, out: Path) -> None:
@@ -60,12 +64,15 @@ def trim(checkpoint: str, out: Path) -> None:
     old = plain["model"]["vocab"]
     used: Counter[int] = Counter()
     for name in CORPORA:
-        rows = [row.text for row in read(data_file(name), split="train") if isinstance(row, Example)]
+        rows = [
+            row.text for row in read(data_file(name), split="train") if isinstance(row, Example)
+        ]
         used.update(token for ids in tokenizer(rows, verbose=False)["input_ids"] for token in ids)
     special = set(tokenizer.all_special_tokens)
     must = [token for token in old if token in special or len(token.removeprefix("##")) == 1]
     rest = sorted(
-        old.keys() - set(must), key=lambda token: (token.startswith("[unused"), -used[old[token]], old[token])
+        old.keys() - set(must),
+        key=lambda token: (token.startswith("[unused"), -used[old[token]], old[token]),
     )
     kept = sorted([*must, *rest[: TOKENS - len(must)]], key=old.__getitem__)
     new = {token: i for i, token in enumerate(kept)}
@@ -80,7 +87,10 @@ def trim(checkpoint: str, out: Path) -> None:
     roles = {f"{role}_token": f"[{role.upper()}]" for role in ("pad", "unk", "cls", "sep", "mask")}
     names = ["input_ids", "token_type_ids", "attention_mask"]
     PreTrainedTokenizerFast(
-        tokenizer_file=str(out / "tokenizer.json"), model_max_length=512, model_input_names=names, **roles
+        tokenizer_file=str(out / "tokenizer.json"),
+        model_max_length=512,
+        model_input_names=names,
+        **roles,
     ).save_pretrained(out)
     with torch.no_grad():
         rows = model.get_input_embeddings().weight[[old[token] for token in kept]]
@@ -98,7 +108,19 @@ def embed(folder: Path, out: Path) -> None:
     (out / "model.safetensors").chmod(0o644)  # as the other files
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(folder / name, out / name)
-    told = ("epochs", "batch", "rate", "warmup", "decay", "tokens", "seed", "texts", "labels", "torch", "transformers")
+    told = (
+        "epochs",
+        "batch",
+        "rate",
+        "warmup",
+        "decay",
+        "tokens",
+        "seed",
+        "texts",
+        "labels",
+        "torch",
+        "transformers",
+    )
     trained = {key: value for key, value in _card(folder).items() if key in told}
     card: dict[str, Any] = {
         "name": NAME,
@@ -126,7 +148,9 @@ def measured(folder: Path) -> dict[str, Any]:
         labels = model.model.config.id2label
         right = sum(labels[guess] == row.label for guess, row in zip(guesses, rows, strict=True))
         found[f"{split}_accuracy"] = round(right / len(rows), 4)
-    found["megabytes"] = round(sum(file.stat().st_size for file in folder.iterdir() if file.name != CARD) / 1e6, 1)
+    found["megabytes"] = round(
+        sum(file.stat().st_size for file in folder.iterdir() if file.name != CARD) / 1e6, 1
+    )
     return found
 
 

@@ -21,10 +21,23 @@ from reproduction.settings import BACKBONES, DATA, RESULTS, ROOT
 
 FIGURES = ROOT / "docs" / "figures"
 PAPER = ROOT / "reproduction" / "paper.json"
-SHOWN = ("Random", "Rollout", "Globenc", "Grad ℓ2", "G×I μ", "IG ℓ2", "ALTI", "IG signed", "Absence")
+SHOWN = (
+    "Random",
+    "Rollout",
+    "Globenc",
+    "Grad ℓ2",
+    "G×I μ",
+    "IG ℓ2",
+    "ALTI",
+    "IG signed",
+    "Absence",
+)
 MAPPED = "gte-small"  # the model whose maps are drawn
 FITTING = {"sst2": 4, "imdb": 2, "yelp": 2, "sva": 4}  # texts on a page
-LEFT_OUT = {"Attention", "G×I signed"}  # of the agreement: far from the others, they would press them together
+LEFT_OUT = {
+    "Attention",
+    "G×I signed",
+}  # of the agreement: far from the others, they would press them together
 
 
 def main() -> None:
@@ -60,8 +73,14 @@ def curves() -> None:
         found = _read(file)
         lines = {m: {k: found["plain"][m][k] for k in ("mean", "low", "high")} for m in SHOWN}
         plots.curves(lines, ax=axes)
-        seeds = f", mean ± deviation of {found['seeds']} seeds" if found["seeds"] > 1 else ", 95 % interval"
-        axes.set_title(f"{found['model']}, {found['data']}: {found['texts']} texts{seeds}", fontsize=9)
+        seeds = (
+            f", mean ± deviation of {found['seeds']} seeds"
+            if found["seeds"] > 1
+            else ", 95 % interval"
+        )
+        axes.set_title(
+            f"{found['model']}, {found['data']}: {found['texts']} texts{seeds}", fontsize=9
+        )
     _save(figure, "curves")
 
 
@@ -73,19 +92,32 @@ def agreement() -> None:
         found = _read(file)
         for axes, measure in zip(row, ("jaccard", "spearman"), strict=True):
             values = {m: v[measure] for m, v in found["pairs"].items() if m not in LEFT_OUT}
-            plots.agreement(values, ax=axes, xlabel={"jaccard": "Jaccard-25 %", "spearman": "Spearman"}[measure])
-            axes.set_title(f"{found['backbone']}, {found['models']} seeds, {found['texts']} sentences", fontsize=9)
+            plots.agreement(
+                values, ax=axes, xlabel={"jaccard": "Jaccard-25 %", "spearman": "Spearman"}[measure]
+            )
+            axes.set_title(
+                f"{found['backbone']}, {found['models']} seeds, {found['texts']} sentences",
+                fontsize=9,
+            )
     _save(figure, "agreement")
 
 
 def anisotropy() -> None:
     """Figure 2."""
-    own = {found["model"]: found for found in map(_read, sorted((RESULTS / "anisotropy").glob("*.json")))}
+    own = {
+        found["model"]: found
+        for found in map(_read, sorted((RESULTS / "anisotropy").glob("*.json")))
+    }
     figure = Figure(figsize=(11, 4.2), layout="constrained")
     for axes, (title, models) in zip(
-        figure.subplots(1, 2), (("measured", own), ("published", _read(PAPER)["anisotropy"])), strict=True
+        figure.subplots(1, 2),
+        (("measured", own), ("published", _read(PAPER)["anisotropy"])),
+        strict=True,
     ):
-        lines = {m: {key: found[key] for key in ("outputs", "transformed")} for m, found in models.items()}
+        lines = {
+            m: {key: found[key] for key in ("outputs", "transformed")}
+            for m, found in models.items()
+        }
         plots.anisotropy(lines, ax=axes)
         axes.set_title(f"SST-2, {title}", fontsize=9)
         axes.set_ylim(0, 1)
@@ -118,10 +150,26 @@ def saliency() -> None:
             Path(folder, "maps.tex").write_text(latex.document(found), encoding="utf-8")
             quiet: Any = {"cwd": folder, "check": True, "stdout": subprocess.DEVNULL}
             subprocess.run(["pdflatex", "-interaction=batchmode", "maps.tex"], **quiet)
-            first = ["pdftoppm", "-png", "-r", "110", "-f", "1", "-l", "1", "-singlefile", "maps.pdf", "maps"]
+            first = [
+                "pdftoppm",
+                "-png",
+                "-r",
+                "110",
+                "-f",
+                "1",
+                "-l",
+                "1",
+                "-singlefile",
+                "maps.pdf",
+                "maps",
+            ]
             subprocess.run(first, **quiet)
             page = Image.open(Path(folder, "maps.png")).convert("RGB")
-            ink = ImageChops.difference(page, Image.new("RGB", page.size, "white")).getbbox() or (0, 0, *page.size)
+            ink = ImageChops.difference(page, Image.new("RGB", page.size, "white")).getbbox() or (
+                0,
+                0,
+                *page.size,
+            )
             file = FIGURES / f"saliency-{data}.png"
             ImageOps.expand(page.crop(ink), 12, "white").save(file)
             print(file)

@@ -9,7 +9,16 @@ from typing import Any
 
 import alti
 from alti.experiments.data import Example, read
-from reproduction.settings import DATA, METHODS, RESULTS, data_file, model_name, rounded, short, write
+from reproduction.settings import (
+    DATA,
+    METHODS,
+    RESULTS,
+    data_file,
+    model_name,
+    rounded,
+    short,
+    write,
+)
 
 LAYERWISE = ("Rollout", "Globenc", "ALTI")
 SALIENCY = ("Grad ℓ2", "G×I μ", "IG μ", "ALTI", "Absence")
@@ -31,7 +40,9 @@ DRAWN, LONGEST = 3, 90  # texts that are drawn, of so many words at most
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("model", help="a backbone that was trained here, a folder or a hub name")
     parser.add_argument("data", choices=DATA)
     asked = parser.parse_args()
@@ -41,7 +52,10 @@ def main() -> None:
         "model": short(asked.model),
         "data": asked.data,
         "layers": {name: explained(model, own[0], name, layers=True) for name in LAYERWISE},
-        "saliency": [{name: explained(model, text, name) for name in SALIENCY} for text in (*own, *drawn(asked.data))],
+        "saliency": [
+            {name: explained(model, text, name) for name in SALIENCY}
+            for text in (*own, *drawn(asked.data))
+        ],
     }
     write(RESULTS / "maps" / f"{short(asked.model)}-{asked.data}.json", rounded(content, 4))
 

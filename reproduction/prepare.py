@@ -17,7 +17,9 @@ from reproduction.settings import BUILD, MASK
 
 Row = dict[str, Any]
 NAMES = {0: "negative", 1: "positive"}
-HELD_OUT = 0.1  # share of a training split that becomes the validation split where the data has none
+HELD_OUT = (
+    0.1  # share of a training split that becomes the validation split where the data has none
+)
 LARGEST_TEST = 5000
 
 
@@ -53,7 +55,9 @@ def yelp(rows: list[Row]) -> list[Row]:
 
 def sva(rows: list[Row]) -> list[Row]:
     """Subject–verb agreement: "is" and "are" are left out as in the released code; 60 / 20 / 20."""
-    kept = [row for row in rows if row["verb"] not in ("is", "are") and row["masked"].count(MASK) == 1]
+    kept = [
+        row for row in rows if row["verb"] not in ("is", "are") and row["masked"].count(MASK) == 1
+    ]
     random.Random(0).shuffle(kept)
     ends = {"train": 0.6, "validation": 0.8, "test": 1.0}
     found = []
@@ -112,7 +116,9 @@ def save(name: str, rows: Iterable[Row]) -> None:
     folder = BUILD / "data"
     folder.mkdir(parents=True, exist_ok=True)
     rows = list(rows)
-    parquet.write_table(pyarrow.Table.from_pylist(rows), folder / f"{name}.parquet", compression="zstd")
+    parquet.write_table(
+        pyarrow.Table.from_pylist(rows), folder / f"{name}.parquet", compression="zstd"
+    )
     counts: dict[str, int] = {}
     for row in rows:
         key = f"{row['split']} {row['label']}"
@@ -121,12 +127,16 @@ def save(name: str, rows: Iterable[Row]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("source", help="a folder, or hub")
     source = parser.parse_args().source
     for name, (make, folder) in MAKERS.items():
         if source == "hub" and name not in ON_THE_HUB:
-            print(f"{name}: not on the hub; take its file from https://github.com/yoavg/bert-syntax")
+            print(
+                f"{name}: not on the hub; take its file from https://github.com/yoavg/bert-syntax"
+            )
             continue
         save(name, make(ON_THE_HUB[name]() if source == "hub" else _folder(Path(source), folder)))
 

@@ -80,18 +80,30 @@ def faithfulness(data: str, cells: dict[str, Result]) -> str:
         head += [f"paper, {counterpart}", f"{backbone}", f"{backbone}, released protocol"]
         cell = cells[f"{backbone}-{data}"]
         columns += [_of_paper(counterpart, data), _own(cell, ""), _own(cell, RELEASED)]
-    rows = [[f"**{name}**" if name == "ALTI" else name, *(c.get(name, "–") for c in columns)] for name in METHODS]
-    counts = [f"{b} {cells[f'{b}-{data}']['texts']:,}" for b in COUNTERPARTS if f"{b}-{data}" in cells]
+    rows = [
+        [f"**{name}**" if name == "ALTI" else name, *(c.get(name, "–") for c in columns)]
+        for name in METHODS
+    ]
+    counts = [
+        f"{b} {cells[f'{b}-{data}']['texts']:,}" for b in COUNTERPARTS if f"{b}-{data}" in cells
+    ]
     return table(head, rows) + f"\n\nTexts: {', '.join(counts) or 'none yet'}."
 
 
 def _of_paper(backbone: str, data: str) -> dict[str, str]:
-    return {name: f"{comp:.3f} / {suff:.3f}" for name, (comp, suff) in PAPER["faithfulness"][backbone][data].items()}
+    return {
+        name: f"{comp:.3f} / {suff:.3f}"
+        for name, (comp, suff) in PAPER["faithfulness"][backbone][data].items()
+    }
 
 
 def _own(cell: Result, protocol: str) -> dict[str, str]:
     best = {
-        metric: sign(cell["means"][name][metric + protocol][0] for name in OF_THE_PAPER if name in cell["means"])
+        metric: sign(
+            cell["means"][name][metric + protocol][0]
+            for name in OF_THE_PAPER
+            if name in cell["means"]
+        )
         for metric, sign in ((COMP, max), (SUFF, min))
     }
     shown = {}
@@ -109,8 +121,14 @@ def claims(cells: dict[str, Result]) -> str:
     """The paper's claims about Table 2, counted."""
     lines = []
     for title, protocol in (("plain definition", ""), ("released protocol", RELEASED)):
-        comp = [all(_ahead(cell, name, COMP + protocol, 1) for name in OF_THE_PAPER) for cell in cells.values()]
-        suff = [all(_ahead(cell, name, SUFF + protocol, -1) for name in OF_THE_PAPER) for cell in cells.values()]
+        comp = [
+            all(_ahead(cell, name, COMP + protocol, 1) for name in OF_THE_PAPER)
+            for cell in cells.values()
+        ]
+        suff = [
+            all(_ahead(cell, name, SUFF + protocol, -1) for name in OF_THE_PAPER)
+            for cell in cells.values()
+        ]
         lines.append(
             f"- {title}: ALTI is ahead of the seven other methods of the paper in comprehensiveness in {sum(comp)} of "
             f"{len(comp)} cells, in sufficiency in {sum(suff)} of {len(suff)}; {_sure(cells, protocol)}"
@@ -119,18 +137,26 @@ def claims(cells: dict[str, Result]) -> str:
         "- on long texts ALTI stands out more than on short ones. Its comprehensiveness, divided by that of the best "
         f"other method of the paper ({' / '.join(COUNTERPARTS)}): {_standing_out(cells)}"
     )
-    lines.append(f"- ALTI over IG ℓ2, mean of the four data sets, released protocol: {_over_ig(cells)}")
+    lines.append(
+        f"- ALTI over IG ℓ2, mean of the four data sets, released protocol: {_over_ig(cells)}"
+    )
     signed = ("IG signed", "ALTI logit", "Linear", "Absence")
     for title, protocol in (("plain definition", ""), ("released protocol", RELEASED)):
         beaten = {
-            n: sum(_ahead(c, n, COMP + protocol, -1) and _ahead(c, n, SUFF + protocol, 1) for c in cells.values())
+            n: sum(
+                _ahead(c, n, COMP + protocol, -1) and _ahead(c, n, SUFF + protocol, 1)
+                for c in cells.values()
+            )
             for n in signed
         }
         told = ", ".join(f"{name} in {count}" for name, count in beaten.items())
         lines.append(
             f"- {title}: signed, class-specific scores are ahead of ALTI in both at once: {told} of {len(cells)}"
         )
-    ln2 = sum(_ahead(c, "ALTI + LN2", COMP, -1) and _ahead(c, "ALTI + LN2", SUFF, 1) for c in cells.values())
+    ln2 = sum(
+        _ahead(c, "ALTI + LN2", COMP, -1) and _ahead(c, "ALTI + LN2", SUFF, 1)
+        for c in cells.values()
+    )
     lines.append(
         f'- "the influence of LN2 is negligible": does not hold here; with LN2 ALTI is better in both in {ln2} of '
         f"{len(cells)} cells"
@@ -149,7 +175,9 @@ def _sure(cells: dict[str, Result], protocol: str) -> str:
     for cell in cells.values():
         for name in OF_THE_PAPER:
             if name != "ALTI":
-                (_, low, _), (_, _, high) = (cell["alti_minus"][name][m + protocol] for m in (COMP, SUFF))
+                (_, low, _), (_, _, high) = (
+                    cell["alti_minus"][name][m + protocol] for m in (COMP, SUFF)
+                )
                 sure, all_of_them = sure + (low > 0) + (high < 0), all_of_them + 2
     return f"the paired 95 % interval is clear of 0 in {sure} of {all_of_them} comparisons"
 
@@ -228,16 +256,22 @@ def agreement() -> str:
     files = results("agreement")
     names = list(dict.fromkeys(name for found in files.values() for name in found["pairs"]))
     head = ["median Jaccard-25 % / Spearman"]
-    head += [f"{f['backbone']}, {f['models']} seeds, {f['texts']:,} sentences" for f in files.values()]
+    head += [
+        f"{f['backbone']}, {f['models']} seeds, {f['texts']:,} sentences" for f in files.values()
+    ]
     rows = []
     for name in sorted(names, key=lambda name: -_median(files["gte-small"], name, "jaccard")):
-        pairs = [(_median(f, name, "jaccard"), _median(f, name, "spearman")) for f in files.values()]
+        pairs = [
+            (_median(f, name, "jaccard"), _median(f, name, "spearman")) for f in files.values()
+        ]
         rows.append([name, *(f"{j:.3f} / {s:.3f}" if j == j else "–" for j, s in pairs)])
     return table(head, rows)
 
 
 def _median(found: Result, name: str, measure: str) -> float:
-    return statistics.median(found["pairs"][name][measure]) if name in found["pairs"] else float("nan")
+    return (
+        statistics.median(found["pairs"][name][measure]) if name in found["pairs"] else float("nan")
+    )
 
 
 def curves() -> str:
@@ -246,9 +280,13 @@ def curves() -> str:
         lines = found["plain"]
         steps = [step for step in (1, 5, 10, 20, 60) if step < len(lines["ALTI"]["mean"])]
         at = {name: [line["mean"][step] for step in steps] for name, line in lines.items()}
-        told = "; ".join(f"{step}: {at['ALTI'][i]:.3f} / {_next_best(at, i)}" for i, step in enumerate(steps))
+        told = "; ".join(
+            f"{step}: {at['ALTI'][i]:.3f} / {_next_best(at, i)}" for i, step in enumerate(steps)
+        )
         seeds = f", {found['seeds']} seeds" if found["seeds"] > 1 else ""
-        rows.append([f"{found['model']}, {NAMES[found['data']]}, {found['texts']} texts{seeds}", told])
+        rows.append(
+            [f"{found['model']}, {NAMES[found['data']]}, {found['texts']} texts{seeds}", told]
+        )
     return table(["curve", "tokens removed: ALTI / best other method of the paper"], rows)
 
 
@@ -266,9 +304,17 @@ def missing(cells: dict[str, Result]) -> str:
         if c["texts"] < DATA[c["data"]].texts
     ]
     told = [f"Cells not measured yet: {', '.join(lost) or 'none'}."]
-    told += [f"Cells judged on fewer texts, because the run was stopped: {'; '.join(short)}."] if short else []
+    told += (
+        [f"Cells judged on fewer texts, because the run was stopped: {'; '.join(short)}."]
+        if short
+        else []
+    )
     told += [f"Agreement: {seeds} of 10 fine-tuning seeds."] if seeds < 10 else []
-    gone = [NAMES[d] for d in ("sst2", "imdb", "yelp") if not list(Path(RESULTS / "curves").glob(f"gte-small-{d}*"))]
+    gone = [
+        NAMES[d]
+        for d in ("sst2", "imdb", "yelp")
+        if not list(Path(RESULTS / "curves").glob(f"gte-small-{d}*"))
+    ]
     told += [f"Curves not drawn yet: {', '.join(gone)}."] if gone else []
     return " ".join(told)
 

@@ -9,7 +9,9 @@ from typing import Any
 from alti.experiments.data import Example, read, sample
 
 ROOT = Path(__file__).parents[1]
-BUILD = Path(os.environ.get("ALTI_BUILD", ROOT / "build" / "reproduction"))  # data, models and rows: not in the repo
+BUILD = Path(
+    os.environ.get("ALTI_BUILD", ROOT / "build" / "reproduction")
+)  # data, models and rows: not in the repo
 RESULTS = ROOT / "reproduction" / "results"
 MASK = "***mask***"  # how the agreement data writes the masked verb
 
@@ -18,7 +20,9 @@ MASK = "***mask***"  # how the agreement data writes the masked verb
 class Backbone:
     """A pretrained checkpoint."""
 
-    checkpoint: str  # folder or hub name; a folder of that name below BUILD/checkpoints is taken first
+    checkpoint: (
+        str  # folder or hub name; a folder of that name below BUILD/checkpoints is taken first
+    )
     rate: float
 
 
@@ -82,7 +86,9 @@ METHODS = OF_THE_PAPER | ABLATIONS | BEYOND
 def data_file(data: str) -> Path:
     file = BUILD / "data" / f"{data}.parquet"
     if not file.is_file():
-        raise SystemExit(f"{file} does not exist: make it with python -m reproduction.prepare SOURCE")
+        raise SystemExit(
+            f"{file} does not exist: make it with python -m reproduction.prepare SOURCE"
+        )
     return file
 
 

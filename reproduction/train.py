@@ -52,15 +52,23 @@ def dtype_of(backbone: str) -> str | None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("backbone", choices=BACKBONES)
     parser.add_argument("data", choices=DATA)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--saves", type=int, default=5)
     asked = parser.parse_args()
     out = Path(str(model_name(asked.backbone, asked.data, asked.seed)))
-    card = train(recipe_of(asked.backbone, asked.data, asked.seed), out, saves=asked.saves, watch=_tell)
-    card |= {"checkpoint": origin(asked.backbone), "checkpoint_dtype": dtype_of(asked.backbone), "data": asked.data}
+    card = train(
+        recipe_of(asked.backbone, asked.data, asked.seed), out, saves=asked.saves, watch=_tell
+    )
+    card |= {
+        "checkpoint": origin(asked.backbone),
+        "checkpoint_dtype": dtype_of(asked.backbone),
+        "data": asked.data,
+    }
     write(RESULTS / "cards" / f"{out.name}.json", card)
 
 

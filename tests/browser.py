@@ -9,7 +9,9 @@ import subprocess
 import time
 from pathlib import Path
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 FLAGS = [
     "--headless=new",
     "--no-sandbox",
@@ -36,7 +38,9 @@ class Browser:
     def __init__(self, folder: Path) -> None:
         read, self._out = os.pipe()
         self._in, write = os.pipe()
-        high = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (read, write)]  # out of the way of 3 and 4
+        high = [
+            fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (read, write)
+        ]  # out of the way of 3 and 4
         command = [CHROMIUM, *FLAGS, f"--user-data-dir={folder}", "about:blank"]
         shell = 'exec "$@" 3<&{} 4>&{}'.format(*high)
         self._process = subprocess.Popen(
@@ -46,7 +50,9 @@ class Browser:
             os.close(end)
         self._left, self._number, self._session = b"", 0, None
         self.problems: list[str] = []  # what the console said
-        target = next(t for t in self.send("Target.getTargets")["targetInfos"] if t["type"] == "page")
+        target = next(
+            t for t in self.send("Target.getTargets")["targetInfos"] if t["type"] == "page"
+        )
         asked = {"targetId": target["targetId"], "flatten": True}
         self._session = self.send("Target.attachToTarget", **asked)["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
@@ -85,7 +91,9 @@ class Browser:
     def _note(self, event: dict) -> None:
         params = event.get("params", {})
         if event.get("method") == "Runtime.exceptionThrown":
-            self.problems.append(params["exceptionDetails"].get("exception", {}).get("description", "exception"))
+            self.problems.append(
+                params["exceptionDetails"].get("exception", {}).get("description", "exception")
+            )
         if event.get("method") == "Log.entryAdded" and params["entry"]["level"] == "error":
             self.problems.append(params["entry"]["text"])
 
@@ -96,7 +104,13 @@ class Browser:
 
     def run(self, code: str) -> object:
         """The value of a JavaScript expression; a promise is waited for."""
-        found = self.send("Runtime.evaluate", expression=code, returnByValue=True, awaitPromise=True, userGesture=True)
+        found = self.send(
+            "Runtime.evaluate",
+            expression=code,
+            returnByValue=True,
+            awaitPromise=True,
+            userGesture=True,
+        )
         if "exceptionDetails" in found:
             raise Failed(found["exceptionDetails"].get("exception", {}).get("description", code))
         return found["result"].get("value")
@@ -131,17 +145,25 @@ class Browser:
 
     def size(self, width: int, height: int, *, dark: bool = False) -> None:
         self.send(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 600,
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", features=[scheme])
 
     def picture(self, file: Path, *, full: bool = True) -> None:
-        shot = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=full, **self._clip(full))
+        shot = self.send(
+            "Page.captureScreenshot", format="png", captureBeyondViewport=full, **self._clip(full)
+        )
         file.write_bytes(base64.b64decode(shot["data"]))
 
     def _clip(self, full: bool) -> dict:
         if not full:
             return {}
         size = self.send("Page.getLayoutMetrics")["cssContentSize"]
-        return {"clip": {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}}
+        return {
+            "clip": {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
+        }

@@ -28,7 +28,11 @@ def server(tmp_path_factory):
     """A running server with the embedded model and a tiny one, whose labels are hostile: its address."""
     from serving import running
 
-    hostile = "<img src=x onerror='document.body.dataset.owned = 1'>", "</option><b>bold</b>", "neither"
+    hostile = (
+        "<img src=x onerror='document.body.dataset.owned = 1'>",
+        "</option><b>bold</b>",
+        "neither",
+    )
     labels = dict(enumerate(hostile))
     folder = tmp_path_factory.mktemp("models") / "tiny-bert"
     tiny.saved(folder, id2label=labels, label2id={label: i for i, label in labels.items()})

@@ -43,7 +43,9 @@ def attribution(**changes) -> alti.Attribution:
 
 
 def explained(text="The acting is better than the plot.", **options) -> alti.Attribution:
-    model = alti.Model(tiny.speaking("bert", "AutoModelForSequenceClassification"), tiny.tokenizer(), name="tiny")
+    model = alti.Model(
+        tiny.speaking("bert", "AutoModelForSequenceClassification"), tiny.tokenizer(), name="tiny"
+    )
     return model.explain(text, **options)
 
 
@@ -82,7 +84,9 @@ def test_words_are_sums_over_their_tokens():
 def test_words_keep_every_score_and_every_character(kind, text):
     tokenizer = tiny.tokenizer(kind)
     head = "AutoModelForCausalLM" if kind == "bpe" else "AutoModel"
-    model = tiny.speaking("llama" if kind == "bpe" else "bert", head, kind, max_position_embeddings=200)
+    model = tiny.speaking(
+        "llama" if kind == "bpe" else "bert", head, kind, max_position_embeddings=200
+    )
     found = alti.explain(model, tokenizer, text)
     words = found.words()
     torch.testing.assert_close(words.scores.sum(), found.scores[~found.special].sum())
@@ -118,12 +122,19 @@ def test_words_are_the_same_for_every_tokenizer():
 
 def test_words_that_share_a_token_are_one():
     assert group("good, bad", {0: (0, 5), 1: (5, 9)}) == [((0, 5), [0]), ((6, 9), [1])]
-    assert group("a b", {0: (0, 1), 1: (1, 2), 2: (2, 3)}) == [((0, 1), [0]), ((2, 3), [1, 2])]  # a space of its own
+    assert group("a b", {0: (0, 1), 1: (1, 2), 2: (2, 3)}) == [
+        ((0, 1), [0]),
+        ((2, 3), [1, 2]),
+    ]  # a space of its own
     assert group("a ", {0: (0, 1), 1: (1, 2)}) == [((0, 1), [0, 1])]
     assert group("one two", {0: (0, 3)}) == [((0, 3), [0])]  # the rest was cut
     assert group("  ", {}) == []
     family = "a \U0001f469\u200d\U0001f467 ❤️"  # an emoji of three characters, one of two
-    assert [span for span, _ in group(family, {0: (0, 1), 1: (2, 4), 2: (4, 5), 3: (6, 8)})] == [(0, 1), (2, 5), (6, 8)]
+    assert [span for span, _ in group(family, {0: (0, 1), 1: (2, 4), 2: (4, 5), 3: (6, 8)})] == [
+        (0, 1),
+        (2, 5),
+        (6, 8),
+    ]
 
 
 def test_offsets_point_into_the_users_own_text():
@@ -180,9 +191,13 @@ def test_files_that_cannot_be_read(tmp_path):
     save_file({"scores": torch.zeros(2)}, tmp_path / "other")
     with pytest.raises(alti.LoadError, match=r"other is not a file written by Attribution\.save"):
         alti.Attribution.load(tmp_path / "other")
-    with pytest.raises(alti.LoadError, match="has format 2, and this version of alti reads 1: update alti"):
+    with pytest.raises(
+        alti.LoadError, match="has format 2, and this version of alti reads 1: update alti"
+    ):
         alti.Attribution.from_dict({**attribution().to_dict(), "format": 2})
-    with pytest.raises(alti.LoadError, match="attribution lacks method, offsets, scores, special, text, tokens"):
+    with pytest.raises(
+        alti.LoadError, match="attribution lacks method, offsets, scores, special, text, tokens"
+    ):
         alti.Attribution.from_dict({"format": 1})
     with pytest.raises(alti.UsageError, match="cannot be written: there is no folder"):
         attribution().save(tmp_path / "no" / "folder")
@@ -285,7 +300,7 @@ def test_what_is_no_attribution_at_all():
 
 def test_fields_that_have_a_default_may_be_missing():
     plain = attribution().to_dict()
-    for field in plain.keys() - alti.attribution.REQUIRED - {"format"}:
+    for field in plain.keys() - alti.model.attribution.REQUIRED - {"format"}:
         alti.Attribution.from_dict({key: value for key, value in plain.items() if key != field})
     whole = alti.Attribution.from_dict({**plain, "probability": 1, "scores": [0, 1, 0, 0, 0, 0]})
     assert (whole.probability, whole.scores.dtype) == (1.0, torch.float32)
@@ -495,11 +510,13 @@ def test_terminal_text():
     signed = attribution(scores=torch.tensor([0.0, -0.1, 0.1, 0.1, 0.2, 0.0]))
     assert "-0.100" in str(signed)
     assert "+0.200" in str(signed)
-    assert "-0.100  ▒▒▒▒▒▒▒▒▒▒▒▒" in attribution(scores=torch.tensor([0.0, -0.1, 0.1, 0.1, 0.2, 0.0])).render(
-        words=False
-    )
+    assert "-0.100  ▒▒▒▒▒▒▒▒▒▒▒▒" in attribution(
+        scores=torch.tensor([0.0, -0.1, 0.1, 0.1, 0.2, 0.0])
+    ).render(words=False)
     assert "(p = 3e-05)" in str(attribution(probability=3.2e-5))
-    assert str(attribution(probability=None, extra={"value": 3.14159})).startswith("negative = 3.142 · alti")
+    assert str(attribution(probability=None, extra={"value": 3.14159})).startswith(
+        "negative = 3.142 · alti"
+    )
 
 
 def test_terminal_text_of_a_long_text_shows_the_best():
@@ -508,15 +525,26 @@ def test_terminal_text_of_a_long_text_shows_the_best():
     for word in words:
         offsets.append((at, at + len(word)))
         at += len(word) + 1
-    given = {"text": text, "tokens": tuple(words), "offsets": tuple(offsets), "scores": torch.arange(100.0)}
-    lines = str(attribution(**given, special=torch.zeros(100).bool(), segments=(0,) * 100)).splitlines()
+    given = {
+        "text": text,
+        "tokens": tuple(words),
+        "offsets": tuple(offsets),
+        "scores": torch.arange(100.0),
+    }
+    lines = str(
+        attribution(**given, special=torch.zeros(100).bool(), segments=(0,) * 100)
+    ).splitlines()
     assert lines[1].split()[0] == "word99"
     assert lines[-1] == "  … and 60 more"
 
 
 def test_a_text_without_words(tmp_path):
-    found = attribution(text="", tokens=("[CLS]", "[SEP]"), offsets=((0, 0), (0, 0)), scores=torch.ones(2) / 2)
-    found = alti.Attribution(**{**found.__dict__, "special": torch.tensor([True, True]), "segments": (-1, -1)})
+    found = attribution(
+        text="", tokens=("[CLS]", "[SEP]"), offsets=((0, 0), (0, 0)), scores=torch.ones(2) / 2
+    )
+    found = alti.Attribution(
+        **{**found.__dict__, "special": torch.tensor([True, True]), "segments": (-1, -1)}
+    )
     assert len(found.words()) == 0
     assert found.top(3) == []
     assert str(found) == "negative (p = 0.750) · alti\n  special tokens 1.000"

@@ -16,7 +16,17 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
 import alti
-from alti.experiments.bench import PAPER, Plan, curves, default_methods, load_rows, parsed, run, summary, work
+from alti.experiments.bench import (
+    PAPER,
+    Plan,
+    curves,
+    default_methods,
+    load_rows,
+    parsed,
+    run,
+    summary,
+    work,
+)
 from alti.experiments.data import Example, read
 from alti.experiments.evaluate import BY_SIZE, Judge, _plausibility
 from alti.experiments.predict import Predictor, batches
@@ -49,7 +59,9 @@ def model(folder):
 @pytest.fixture
 def data(tmp_path):
     file = tmp_path / "texts.jsonl"
-    file.write_text("".join(json.dumps({"text": text, "label": i % 2}) + "\n" for i, text in enumerate(TEXTS)))
+    file.write_text(
+        "".join(json.dumps({"text": text, "label": i % 2}) + "\n" for i, text in enumerate(TEXTS))
+    )
     return file
 
 
@@ -70,10 +82,15 @@ def tables(plan, rows):
 
 def test_rows_are_what_the_metrics_say_one_by_one(plan, model, tmp_path):
     rows = [row for row in finished(plan, model, tmp_path / "rows.jsonl") if "method" in row]
-    assert [(row["text"], row["method"]) for row in rows] == [(i, m) for i in range(len(TEXTS)) for m in METHODS]
+    assert [(row["text"], row["method"]) for row in rows] == [
+        (i, m) for i in range(len(TEXTS)) for m in METHODS
+    ]
 
     def predict(questions):
-        found = [model.model(input_ids=torch.tensor([ids])).logits.softmax(-1)[0, row["target"]] for ids in questions]
+        found = [
+            model.model(input_ids=torch.tensor([ids])).logits.softmax(-1)[0, row["target"]]
+            for ids in questions
+        ]
         return torch.stack(found).detach()
 
     for row in rows[::3]:
@@ -130,7 +147,9 @@ for _ in bench.run(plan, alti.load(sys.argv[1], device="cpu"), file): pass
 def test_kill_9_in_the_middle_of_a_row(plan, model, folder, data, tmp_path):
     file = tmp_path / "killed.jsonl"
     arguments = [sys.executable, "-c", KILLED, str(folder), str(data), str(file), *METHODS]
-    done = subprocess.run(arguments, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False)
+    done = subprocess.run(
+        arguments, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False
+    )
     assert done.returncode == -signal.SIGKILL
     assert not file.read_bytes().endswith(b"\n")
     rows = finished(plan, model, file)
@@ -221,7 +240,9 @@ def test_a_disk_that_is_full_stops_a_run_that_then_goes_on(plan, model, tmp_path
 
 def test_another_plan_does_not_go_into_the_same_file(plan, model, tmp_path):
     finished(plan, model, tmp_path / "rows.jsonl")
-    with pytest.raises(alti.UsageError, match=r"holds the rows of another run \(seed = 0\): name another file"):
+    with pytest.raises(
+        alti.UsageError, match=r"holds the rows of another run \(seed = 0\): name another file"
+    ):
         finished(replace(plan, seed=1), model, tmp_path / "rows.jsonl")
     (tmp_path / "other.txt").write_text("hello\n")
     with pytest.raises(alti.LoadError, match="no file of benchmark rows"):
@@ -257,17 +278,27 @@ def test_a_text_with_nothing_to_remove_is_left_out_of_means(model, data, tmp_pat
 def test_work_is_counted(plan, model, tmp_path):
     spent = work(finished(plan, model, tmp_path / "rows.jsonl"))
     assert spent["passes"] < spent["sequences"] < spent["unbatched"]
-    questions = len(TEXTS) * (1 + 11 * len(METHODS) * 2)  # at the most: a full text and ten shorter ones, two rankings
+    questions = len(TEXTS) * (
+        1 + 11 * len(METHODS) * 2
+    )  # at the most: a full text and ten shorter ones, two rankings
     assert spent["unbatched"] < questions * 2
 
 
-def test_methods_that_differ_in_their_aggregate_are_computed_once(plan, model, tmp_path, monkeypatch):
+def test_methods_that_differ_in_their_aggregate_are_computed_once(
+    plan, model, tmp_path, monkeypatch
+):
     from alti import methods
 
     calls = []
     real = methods.run
-    monkeypatch.setattr(methods, "run", lambda name, *a, **k: calls.append(name) or real(name, *a, **k))
-    three = ("input_x_gradient", "input_x_gradient:aggregate=sum", "input_x_gradient:aggregate=mean_abs")
+    monkeypatch.setattr(
+        methods, "run", lambda name, *a, **k: calls.append(name) or real(name, *a, **k)
+    )
+    three = (
+        "input_x_gradient",
+        "input_x_gradient:aggregate=sum",
+        "input_x_gradient:aggregate=mean_abs",
+    )
     both = replace(plan, methods=three, keep_scores=True, chunk=32)
     rows = finished(both, model, tmp_path / "rows.jsonl")
     assert calls == ["input_x_gradient"]
@@ -283,7 +314,9 @@ def test_curves_masking_and_the_envelope(plan, model, tmp_path):
     found = curves(plain, rows)["alti probability_drop"]
     assert found["texts"][0] == len(TEXTS)
     assert found["texts"] == sorted(found["texts"], reverse=True)
-    assert found["mean"][0] == pytest.approx(sum(r["probability"] for r in rows if "method" in r) / len(TEXTS))
+    assert found["mean"][0] == pytest.approx(
+        sum(r["probability"] for r in rows if "method" in r) / len(TEXTS)
+    )
     assert [column for column in summary(plain, rows)[0].columns if "drop" in column] == []
     envelope = finished(replace(plain, envelope=True), model, tmp_path / "envelope.jsonl")
     masked = finished(replace(plain, mask=True), model, tmp_path / "mask.jsonl")
@@ -297,8 +330,16 @@ def test_curves_masking_and_the_envelope(plan, model, tmp_path):
 
 def test_rationales(model, tmp_path):
     file = tmp_path / "rationale.jsonl"
-    file.write_text(json.dumps({"tokens": ["A", "clever", "blend."], "rationale": [0, 1, 0]}) + "\n")
-    plan = Plan(model="tiny", data=str(file), methods=("alti",), metrics=("token_f1",), rationale="rationale")
+    file.write_text(
+        json.dumps({"tokens": ["A", "clever", "blend."], "rationale": [0, 1, 0]}) + "\n"
+    )
+    plan = Plan(
+        model="tiny",
+        data=str(file),
+        methods=("alti",),
+        metrics=("token_f1",),
+        rationale="rationale",
+    )
     (row, *_) = finished(plan, model, tmp_path / "rows.jsonl")
     words = model.explain("A clever blend.").words()
     scores = [float(words.scores[0]), float(words.scores[1]), float(words.scores[2:].sum())]
@@ -307,7 +348,9 @@ def test_rationales(model, tmp_path):
 
 def test_samples_are_seeded_and_rows_from_the_top_are_the_first(plan):
     assert [row.number for row in replace(plan, first=2).rows()] == [0, 1]
-    drawn = [[row.number for row in replace(plan, sample=3, seed=seed).rows()] for seed in (0, 0, 1, 2)]
+    drawn = [
+        [row.number for row in replace(plan, sample=3, seed=seed).rows()] for seed in (0, 0, 1, 2)
+    ]
     assert drawn[0] == drawn[1]
     assert len({tuple(numbers) for numbers in drawn}) > 1
     assert all(isinstance(row, Example) for row in plan.rows())
@@ -366,12 +409,16 @@ def test_batches_hold_what_fits():
     lengths = [5, 1, 9, 3, 3, 20]
     found = list(batches(lengths, 12))
     assert sorted(i for batch in found for i in batch) == list(range(6))
-    assert all(len(batch) * max(lengths[i] for i in batch) <= 12 or len(batch) == 1 for batch in found)
+    assert all(
+        len(batch) * max(lengths[i] for i in batch) <= 12 or len(batch) == 1 for batch in found
+    )
     assert list(batches([], 12)) == []
 
 
 def test_files_of_others_are_left_alone(plan, model, tmp_path):
-    for number, content in enumerate(('{"important": "one line"}', "123\n", '{"text": "a"}\n{"text": "b"}', "x" * 99)):
+    for number, content in enumerate(
+        ('{"important": "one line"}', "123\n", '{"text": "a"}\n{"text": "b"}', "x" * 99)
+    ):
         file = tmp_path / f"{number}.txt"
         file.write_text(content)
         with pytest.raises(alti.LoadError, match="no file of benchmark rows"):
@@ -385,7 +432,9 @@ def test_files_of_others_are_left_alone(plan, model, tmp_path):
 def test_changed_data_weights_or_dtype_are_noticed(plan, model, data, tmp_path):
     file = tmp_path / "rows.jsonl"
     finished(plan, model, file)
-    other = alti.Model(tiny.speaking("bert", "AutoModelForSequenceClassification", seed=1), tiny.tokenizer())
+    other = alti.Model(
+        tiny.speaking("bert", "AutoModelForSequenceClassification", seed=1), tiny.tokenizer()
+    )
     with pytest.raises(alti.UsageError, match="the dtype and the model changed since"):
         finished(plan, other, file)
     words = json.loads(model.tokenizer.backend_tokenizer.to_str())
@@ -400,7 +449,9 @@ def test_changed_data_weights_or_dtype_are_noticed(plan, model, data, tmp_path):
         finished(plan, model, file)
 
 
-def test_a_run_that_failed_before_its_first_row_leaves_nothing_behind(plan, model, tmp_path, monkeypatch):
+def test_a_run_that_failed_before_its_first_row_leaves_nothing_behind(
+    plan, model, tmp_path, monkeypatch
+):
     def fail(self, chunk):
         raise ZeroDivisionError
 
@@ -422,19 +473,32 @@ def test_how_often_the_model_is_right(model, data, tmp_path):
     names = [model.head.config.id2label[i] for i in range(2)]
     truth = [model.explain(text).target for text in TEXTS[:3]]
     labels = [truth[0], names[truth[1]], names[1 - truth[2]], "neither", -1]
-    lines = [json.dumps({"text": text, "label": label}) for text, label in zip(TEXTS, labels, strict=False)]
+    lines = [
+        json.dumps({"text": text, "label": label})
+        for text, label in zip(TEXTS, labels, strict=False)
+    ]
     data.write_text("\n".join(lines))
     plan = Plan(model="tiny", data=str(data), methods=("random",))
     rows = finished(plan, model, tmp_path / "rows.jsonl")
     assert [row.get("right") for row in rows if "method" in row] == [True, True, False, None, None]
-    assert "The model is right on 66.7 % of the 3 whose label it knows." in summary(plan, rows)[0].note
+    assert (
+        "The model is right on 66.7 % of the 3 whose label it knows." in summary(plan, rows)[0].note
+    )
 
 
 def test_a_token_behind_the_last_word(tmp_path):
-    model = alti.Model(tiny.speaking("gpt2", "AutoModelForSequenceClassification", "bpe"), tiny.tokenizer("bpe"))
+    model = alti.Model(
+        tiny.speaking("gpt2", "AutoModelForSequenceClassification", "bpe"), tiny.tokenizer("bpe")
+    )
     file = tmp_path / "data.jsonl"
     file.write_text(json.dumps({"text": "clever film ", "rationale": [1, 0]}) + "\n")
-    plan = Plan(model="tiny", data=str(file), methods=("linear",), metrics=("token_f1",), rationale="rationale")
+    plan = Plan(
+        model="tiny",
+        data=str(file),
+        methods=("linear",),
+        metrics=("token_f1",),
+        rationale="rationale",
+    )
     assert finished(plan, model, tmp_path / "rows.jsonl")[0]["values"]["token_f1"] in (0.0, 1.0)
 
 
@@ -454,12 +518,18 @@ def test_a_classifier_of_the_masked_position(plan, tmp_path):
     texts = ["The keys to the cabinet *** on the table.", "A clever blend"]
     file = tmp_path / "masked.jsonl"
     file.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    plan = replace(plan, data=str(file), mask_token="***", metrics=("comprehensiveness", "probability_drop"))
-    first, *_, passed = [row for row in finished(plan, model, tmp_path / "rows.jsonl") if "work" not in row][::-1]
+    plan = replace(
+        plan, data=str(file), mask_token="***", metrics=("comprehensiveness", "probability_drop")
+    )
+    first, *_, passed = [
+        row for row in finished(plan, model, tmp_path / "rows.jsonl") if "work" not in row
+    ][::-1]
     found = model.explain(texts[0].replace("***", "[MASK]"), method="input_x_gradient")
     assert found.tokens[found.position] == "[MASK]"
     assert first["probability"] == pytest.approx(found.probability, abs=1e-6)
-    assert len(first["values"]["probability_drop"]) == len(found) - 3 + 1  # [CLS], [MASK] and [SEP] stay
+    assert (
+        len(first["values"]["probability_drop"]) == len(found) - 3 + 1
+    )  # [CLS], [MASK] and [SEP] stay
     assert "predicts at every token" in passed["skipped"]
     with pytest.raises(alti.UsageError, match="predicts at its mask token"):
         finished(replace(plan, mask=True), model, tmp_path / "mask.jsonl")
@@ -469,7 +539,9 @@ def test_metrics_take_options(plan, model, tmp_path):
     names = ("comprehensiveness", "comprehensiveness:envelope=true", "probability_drop:steps=2")
     both = replace(plan, metrics=names)
     rows = finished(both, model, tmp_path / "rows.jsonl")
-    other = finished(replace(plan, metrics=names[:1], envelope=True), model, tmp_path / "envelope.jsonl")
+    other = finished(
+        replace(plan, metrics=names[:1], envelope=True), model, tmp_path / "envelope.jsonl"
+    )
     for row, envelope in zip(rows, other, strict=True):
         if "values" in row:
             assert row["values"][names[1]] == pytest.approx(envelope["values"][names[0]])
@@ -524,13 +596,19 @@ def test_pairs_of_texts(model, tmp_path, mask):
     """Which words are taken away does not change which text the others are of."""
     file, pairs = tmp_path / "pairs.jsonl", [(TEXTS[0], TEXTS[2]), (TEXTS[3], TEXTS[4])]
     lines = [
-        {"premise": one, "hypothesis": other, "human": [float(i == 1) for i in range(len(one.split()))]}
+        {
+            "premise": one,
+            "hypothesis": other,
+            "human": [float(i == 1) for i in range(len(one.split()))],
+        }
         for one, other in pairs
     ]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     columns = {"text": "premise", "pair": "hypothesis", "rationale": "human", "mask": mask}
     metrics = ("comprehensiveness", "sufficiency", "token_f1")
-    plan = Plan(model="tiny", data=str(file), methods=("alti", "linear"), metrics=metrics, **columns)
+    plan = Plan(
+        model="tiny", data=str(file), methods=("alti", "linear"), metrics=metrics, **columns
+    )
     rows = [row for row in finished(plan, model, tmp_path / "rows.jsonl") if "method" in row]
     mask_id = model.tokenizer.mask_token_id
     for row in rows:
@@ -543,15 +621,28 @@ def test_pairs_of_texts(model, tmp_path, mask):
             for ids in questions:
                 first = ids.index(encoded.ids[second - 1], 1) + 1  # behind the first [SEP]
                 types = [0] * first + [1] * (len(ids) - first)
-                logits = model.model(input_ids=torch.tensor([ids]), token_type_ids=torch.tensor([types])).logits
+                logits = model.model(
+                    input_ids=torch.tensor([ids]), token_type_ids=torch.tensor([types])
+                ).logits
                 found.append(logits.softmax(-1)[0, row["target"]])
             return torch.stack(found).detach()
 
         keep = torch.tensor(encoded.special)
-        scores = model.explain(*pairs[row["text"]], method=row["method"], target=row["target"]).scores
-        options = {"ids": encoded.ids, "keep": keep, "scores": scores, "mask_id": mask_id if mask else None}
-        assert row["values"]["comprehensiveness"] == pytest.approx(comprehensiveness(predict, **options), abs=1e-6)
-        assert row["values"]["sufficiency"] == pytest.approx(sufficiency(predict, **options), abs=1e-6)
+        scores = model.explain(
+            *pairs[row["text"]], method=row["method"], target=row["target"]
+        ).scores
+        options = {
+            "ids": encoded.ids,
+            "keep": keep,
+            "scores": scores,
+            "mask_id": mask_id if mask else None,
+        }
+        assert row["values"]["comprehensiveness"] == pytest.approx(
+            comprehensiveness(predict, **options), abs=1e-6
+        )
+        assert row["values"]["sufficiency"] == pytest.approx(
+            sufficiency(predict, **options), abs=1e-6
+        )
         if row["text"] == 0:  # only words of the first text count
             one = TEXTS[0].split()
             own = [
@@ -580,6 +671,8 @@ def test_pairs_with_special_tokens_inside_are_passed_over(model, tmp_path):
 @pytest.mark.parametrize(("family", "kind"), [("roberta", "bpe"), ("mpnet", "wordpiece")])
 def test_pairs_without_types(family, kind):
     """A tokenizer that gives none, and a model that takes none."""
-    found = alti.Model(tiny.speaking(family, "AutoModelForSequenceClassification", kind), tiny.tokenizer(kind))
+    found = alti.Model(
+        tiny.speaking(family, "AutoModelForSequenceClassification", kind), tiny.tokenizer(kind)
+    )
     assert found.encoder.types_of([2, 5, 3, 6, 3]) is None
     assert Predictor(found, pairs=True).probabilities([[2, 5, 3, 6, 3]]).shape == (1, 2)

@@ -50,7 +50,9 @@ def test_explain(run, folder):
 
 
 def test_explain_as_json(run, folder):
-    code, out, _ = run("explain", "A clever film", "-m", folder, "--json", "--target", "positive", "-o", "p=2")
+    code, out, _ = run(
+        "explain", "A clever film", "-m", folder, "--json", "--target", "positive", "-o", "p=2"
+    )
     found = alti.Attribution.from_dict(json.loads(out))
     assert code == 0
     assert (found.label, found.options, found.layers) == ("positive", {"p": 2}, None)
@@ -59,7 +61,9 @@ def test_explain_as_json(run, folder):
 
 
 def test_explain_options(run, folder):
-    _, out, _ = run("explain", "A clever film", "-m", folder, "--tokens", "--method", "attention_rollout")
+    _, out, _ = run(
+        "explain", "A clever film", "-m", folder, "--tokens", "--method", "attention_rollout"
+    )
     assert "[CLS]" in out
     _, out, _ = run("explain", "A clever film", "-m", folder, "--pair", "the plot", "--json")
     assert json.loads(out)["text_pair"] == "the plot"
@@ -84,16 +88,26 @@ def test_explain_writes_files(run, folder, tmp_path):
     assert err == f"alti: {page} written\nalti: {paper} written\n"
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert paper.read_text(encoding="utf-8").startswith("\\documentclass")
-    code, out, _ = run("explain", "-", "-m", folder, "--html", page, "--json", stdin="A clever film\nthe plot\n")
+    code, out, _ = run(
+        "explain", "-", "-m", folder, "--html", page, "--json", stdin="A clever film\nthe plot\n"
+    )
     assert (code, len(out.splitlines())) == (0, 2)
     assert page.read_text(encoding="utf-8").count("<section") == 2
-    code, _, err = run("explain", "-", "-m", folder, "--html", page, stdin=f"the plot\n{'long ' * 100}\n")
-    assert (code, page.read_text(encoding="utf-8").count("<section")) == (2, 1)  # what was done is kept
+    code, _, err = run(
+        "explain", "-", "-m", folder, "--html", page, stdin=f"the plot\n{'long ' * 100}\n"
+    )
+    assert (code, page.read_text(encoding="utf-8").count("<section")) == (
+        2,
+        1,
+    )  # what was done is kept
     assert sorted(path.name for path in tmp_path.iterdir()) == ["page.html", "paper.tex"]
 
 
 def test_files_that_cannot_be_written(run, folder, tmp_path, monkeypatch):
-    for name, what in ((tmp_path / "no" / "page", "there is no folder"), (tmp_path, "is a folder: give a file")):
+    for name, what in (
+        (tmp_path / "no" / "page", "there is no folder"),
+        (tmp_path, "is a folder: give a file"),
+    ):
         for command, option in (("explain", "--html"), ("compare", "--latex")):
             code, out, err = run(command, "A clever film", "-m", folder, option, name)
             assert (code, out, err.count("\n")) == (2, "", 1)
@@ -105,7 +119,9 @@ def test_files_that_cannot_be_written(run, folder, tmp_path, monkeypatch):
     assert run("explain", "A clever film", "-m", folder, "--html", tmp_path / "link")[0] == 0
     assert (tmp_path / "link").is_symlink()
     assert "<section" in (tmp_path / "real").read_text(encoding="utf-8")
-    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    monkeypatch.setattr(
+        "os.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+    )
     code, _, err = run("explain", "A clever film", "-m", folder, "--html", tmp_path / "real")
     assert (code, "No space left on device" in err) == (1, True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]
@@ -136,9 +152,17 @@ def test_a_bad_line_is_named_and_nothing_is_lost(run, folder):
     ("arguments", "code", "message"),
     [
         (("explain", "hi", "-m", "/no/model"), 2, "model '/no/model' does not exist"),
-        (("explain", "hi", "-m", "no-such/model"), 1, "the hub model no-such/model could not be loaded"),
+        (
+            ("explain", "hi", "-m", "no-such/model"),
+            1,
+            "the hub model no-such/model could not be loaded",
+        ),
         (("explain", "", "-m", "FOLDER"), 2, "text is empty"),
-        (("explain", "-m", "FOLDER"), 2, "give either a TEXT (- for standard input) or --file FILE"),
+        (
+            ("explain", "-m", "FOLDER"),
+            2,
+            "give either a TEXT (- for standard input) or --file FILE",
+        ),
         (("explain", "hi", "--file", "x", "-m", "FOLDER"), 2, "give either a TEXT"),
         (("explain", "--file", "/no/file", "-m", "FOLDER"), 2, "--file /no/file does not exist"),
         (
@@ -147,15 +171,39 @@ def test_a_bad_line_is_named_and_nothing_is_lost(run, folder):
             "method 'lime' does not exist: choose one of absence, alti",
         ),
         (("explain", "hi", "-m", "FOLDER", "-o", "q=1"), 2, "method alti has no option 'q'"),
-        (("explain", "hi", "-m", "FOLDER", "-o", "method=norms"), 2, "method alti has no option 'method'"),
-        (("explain", "hi", "-m", "FOLDER", "-o", "layers=true"), 2, "method alti has no option 'layers'"),
-        (("explain", "hi", "-m", "FOLDER", "--layers"), 2, "--layers prints the maps as JSON: add --json, or draw"),
+        (
+            ("explain", "hi", "-m", "FOLDER", "-o", "method=norms"),
+            2,
+            "method alti has no option 'method'",
+        ),
+        (
+            ("explain", "hi", "-m", "FOLDER", "-o", "layers=true"),
+            2,
+            "method alti has no option 'layers'",
+        ),
+        (
+            ("explain", "hi", "-m", "FOLDER", "--layers"),
+            2,
+            "--layers prints the maps as JSON: add --json, or draw",
+        ),
         (("explain", "a\udcffb", "-m", "FOLDER"), 2, "is not valid Unicode"),
         (("explain", "--file", "/tmp", "-m", "FOLDER"), 2, "--file /tmp is not a file"),
-        (("explain", "hi", "-m", "FOLDER", "-o", "p"), 2, "option 'p' has no value: write it as NAME=VALUE"),
+        (
+            ("explain", "hi", "-m", "FOLDER", "-o", "p"),
+            2,
+            "option 'p' has no value: write it as NAME=VALUE",
+        ),
         (("explain", "hi", "-m", "FOLDER", "-o", "p=3"), 2, "p = 3 is not a norm of ALTI"),
-        (("explain", "hi", "-m", "FOLDER", "--target", "ugly"), 2, "is not a label of this model: it has 0 negative"),
-        (("explain", "hi", "-m", "FOLDER", "--position", "1"), 2, "a sequence classifier reads its own"),
+        (
+            ("explain", "hi", "-m", "FOLDER", "--target", "ugly"),
+            2,
+            "is not a label of this model: it has 0 negative",
+        ),
+        (
+            ("explain", "hi", "-m", "FOLDER", "--position", "1"),
+            2,
+            "a sequence classifier reads its own",
+        ),
         (("explain", "hi", "-m", "FOLDER", "--device", "tpu"), 2, "device 'tpu' is not there"),
         (("explain", "hi", "-m", "FOLDER", "--no-such-option"), 2, "No such option"),
         (("explain", "-", "--pair", "x", "-m", "FOLDER"), 2, "go with one TEXT"),
@@ -174,16 +222,23 @@ def test_a_file_that_is_not_text(run, folder, tmp_path):
     (tmp_path / "picture").write_bytes(b"\xff\xfe\x00")
     code, _, err = run("explain", "--file", tmp_path / "picture", "-m", folder)
     assert code == 1
-    assert "picture could not be read (line 1 or one soon after is not UTF-8): save it as UTF-8" in err
+    assert (
+        "picture could not be read (line 1 or one soon after is not UTF-8): save it as UTF-8" in err
+    )
 
 
 def test_warnings_are_a_line_of_talk(run, tmp_path):
     tiny.saved(tmp_path, head="AutoModel")
     config = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps({**config, "architectures": ["BertForMaskedLM"]}))
+    (tmp_path / "config.json").write_text(
+        json.dumps({**config, "architectures": ["BertForMaskedLM"]})
+    )
     _, out, err = run("explain", "A clever film", "-m", tmp_path)
     assert "clever" in out
-    assert err == f"alti: {tmp_path} has no weights for the head of BertForMaskedLM: loaded without a head\n"
+    assert (
+        err
+        == f"alti: {tmp_path} has no weights for the head of BertForMaskedLM: loaded without a head\n"
+    )
 
 
 def test_check(run, folder, monkeypatch):
@@ -195,7 +250,10 @@ def test_check(run, folder, monkeypatch):
     _, out, _ = run("check", folder, "--dtype", "bfloat16", "--json")
     found = json.loads(out)
     assert found["exact"] is True
-    assert {name: len(errors) for name, errors in found["errors"].items()} == {"bfloat16": 3, "float32": 3}
+    assert {name: len(errors) for name, errors in found["errors"].items()} == {
+        "bfloat16": 3,
+        "float32": 3,
+    }
     assert max(found["errors"]["float32"]) < 1e-5 < max(found["errors"]["bfloat16"])
     assert found["completeness"] < 1e-5
     with monkeypatch.context() as patch:
@@ -207,12 +265,18 @@ def test_check(run, folder, monkeypatch):
     monkeypatch.setitem(alti.FAMILIES, "bert", alti.Family((alti.Stack("encoder.layer", (site,)),)))
     code, out, err = run("check", folder)
     assert (code, out) == (1, "")
-    assert "bert block 0: its entry in alti.FAMILIES rebuilds the block with a relative error" in err
+    assert (
+        "bert block 0: its entry in alti.FAMILIES rebuilds the block with a relative error" in err
+    )
 
 
 @pytest.mark.parametrize(
     ("family", "head"),
-    [("t5", "AutoModelForSeq2SeqLM"), ("bart", "AutoModelForSeq2SeqLM"), ("gpt2", "AutoModelForCausalLM")],
+    [
+        ("t5", "AutoModelForSeq2SeqLM"),
+        ("bart", "AutoModelForSeq2SeqLM"),
+        ("gpt2", "AutoModelForCausalLM"),
+    ],
 )
 def test_check_other_kinds(run, tmp_path, family, head):
     tiny.saved(tmp_path, family, head)
@@ -260,7 +324,9 @@ def test_as_a_program(folder):
 def test_progress_goes_to_a_terminal_on_stderr_only(folder, tmp_path):
     (tmp_path / "texts").write_text("A clever film\n" * 40)
     command = f"{sys.executable} -m alti explain --file {tmp_path / 'texts'} -m {folder} --json > {tmp_path / 'out'}"
-    done = subprocess.run(["script", "-qec", command, "/dev/null"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["script", "-qec", command, "/dev/null"], capture_output=True, text=True, check=True
+    )
     assert "40/40" in done.stdout  # what the terminal showed
     assert "40 texts explained" in done.stdout
     assert len((tmp_path / "out").read_text().splitlines()) == 40
@@ -275,10 +341,25 @@ def texts(tmp_path):
 
 def test_bench(run, folder, texts, tmp_path):
     rows = tmp_path / "rows.jsonl"
-    asked = ("bench", "-m", folder, "--data", texts, "--methods", "random,alti,alti:p=2,linear", "--out", rows)
+    asked = (
+        "bench",
+        "-m",
+        folder,
+        "--data",
+        texts,
+        "--methods",
+        "random,alti,alti:p=2,linear",
+        "--out",
+        rows,
+    )
     code, out, err = run(*asked)
     assert code == 0
-    assert [line.split()[0] for line in out.splitlines()[3:7]] == ["random", "alti", "alti:p=2", "linear"]
+    assert [line.split()[0] for line in out.splitlines()[3:7]] == [
+        "random",
+        "alti",
+        "alti:p=2",
+        "linear",
+    ]
     assert "2 texts; 95 % bootstrap intervals" in out
     assert re.search(r"The model is right on (0|50|100)\.0 % of them\.", out)
     assert "Passed over: 1 (" in out
@@ -286,7 +367,11 @@ def test_bench(run, folder, texts, tmp_path):
     assert f"rows in {rows}" in err
     again = run(*asked)
     assert again[1] == out  # nothing left to do, the same tables
-    for form, start in (("markdown", "**"), ("latex", "\\begin{table}"), ("csv", "table,row,column,value,low,high\n")):
+    for form, start in (
+        ("markdown", "**"),
+        ("latex", "\\begin{table}"),
+        ("csv", "table,row,column,value,low,high\n"),
+    ):
         code, out, _ = run(*asked, "--format", form)
         assert (code, out[: len(start)]) == (0, start)
     _, out, _ = run(*asked, "--json")
@@ -332,14 +417,26 @@ def test_bench_errors(run, folder, texts, tmp_path, arguments, code, message):
 
 def test_a_file_without_any_result_is_no_obstacle(run, folder, tmp_path):
     (tmp_path / "long.txt").write_text("clever " * 100, encoding="utf-8")
-    asked = ("bench", "-m", folder, "--data", tmp_path / "long.txt", "--methods", "alti", "--out", tmp_path / "b.jsonl")
+    asked = (
+        "bench",
+        "-m",
+        folder,
+        "--data",
+        tmp_path / "long.txt",
+        "--methods",
+        "alti",
+        "--out",
+        tmp_path / "b.jsonl",
+    )
     code, _, err = run(*asked)
     assert (code, "--truncate" in err) == (1, True)
     code, out, _ = run(*asked, "--truncate")
     assert code == 0
     assert "1 text; |·|: ranked by the size" in out
     assert "Cut to the model's length: 1 of them." in out
-    assert "[" not in out.partition("alti ")[2].partition("\n")[0]  # of one text there is no interval
+    assert (
+        "[" not in out.partition("alti ")[2].partition("\n")[0]
+    )  # of one text there is no interval
 
 
 def test_compare_against_a_class(run, folder):
@@ -361,13 +458,20 @@ def test_metrics(run):
 
 
 def test_compare_a_pair(run, folder):
-    code, out, _ = run("compare", "A clever film", "--pair", "a dull plot", "-m", folder, "--methods", "alti")
+    code, out, _ = run(
+        "compare", "A clever film", "--pair", "a dull plot", "-m", folder, "--methods", "alti"
+    )
     assert (code, [line.split()[0] for line in out.splitlines()[2:]][-2]) == (0, "plot")
 
 
 def test_compare(run, folder, tmp_path):
     code, out, _ = run(
-        "compare", "A clever film", "-m", folder, "--methods", "alti,linear,input_x_gradient:aggregate=sum"
+        "compare",
+        "A clever film",
+        "-m",
+        folder,
+        "--methods",
+        "alti,linear,input_x_gradient:aggregate=sum",
     )
     head, *lines = out.splitlines()[1:]
     assert code == 0
@@ -377,7 +481,9 @@ def test_compare(run, folder, tmp_path):
     code, out, _ = run("compare", "A clever film", "-m", folder, "--json")
     assert [json.loads(line)["method"] for line in out.splitlines()][:2] == ["alti", "absence"]
     page = tmp_path / "page.html"
-    code, out, _ = run("compare", "A clever film", "-m", folder, "--methods", "alti,linear", "--html", page)
+    code, out, _ = run(
+        "compare", "A clever film", "-m", folder, "--methods", "alti,linear", "--html", page
+    )
     assert (code, out) == (0, "")
     assert page.read_text(encoding="utf-8").count('class="alti-name"') == 2
     code, _, err = run("compare", "A clever film", "-m", folder, "--methods", "lime")
@@ -386,7 +492,9 @@ def test_compare(run, folder, tmp_path):
 
 def test_bench_leaves_out_what_a_family_has_not(run, texts, tmp_path):
     tiny.saved(tmp_path / "gpt2", "gpt2")
-    code, out, err = run("bench", "-m", tmp_path / "gpt2", "--data", texts, "--first", "1", "--out", tmp_path / "r")
+    code, out, err = run(
+        "bench", "-m", tmp_path / "gpt2", "--data", texts, "--first", "1", "--out", tmp_path / "r"
+    )
     assert code == 0
     assert "left out, for want of a second norm in gpt2: globenc, alti_ln2" in err
     assert "absence" in out
@@ -395,12 +503,18 @@ def test_bench_leaves_out_what_a_family_has_not(run, texts, tmp_path):
 def test_train(run, tmp_path):
     tiny.saved(tmp_path / "checkpoint")
     data = tmp_path / "data.csv"
-    data.write_text("text,label,split\na clever film,1,train\na bad plot,0,train\na bad film,0,validation\n")
-    code, out, _ = run("train", tmp_path / "checkpoint", tmp_path / "out", "--data", data, "--epochs", "1")
+    data.write_text(
+        "text,label,split\na clever film,1,train\na bad plot,0,train\na bad film,0,validation\n"
+    )
+    code, out, _ = run(
+        "train", tmp_path / "checkpoint", tmp_path / "out", "--data", data, "--epochs", "1"
+    )
     assert code == 0
     assert "trained on 2 texts, accuracy" in out
     assert alti.load(tmp_path / "out").explain("a bad film").label in ("0", "1")
-    code, _, err = run("train", tmp_path / "checkpoint", tmp_path / "out", "--data", data, "--task", "tokens")
+    code, _, err = run(
+        "train", tmp_path / "checkpoint", tmp_path / "out", "--data", data, "--task", "tokens"
+    )
     assert (code, "choose text or mask" in err) == (2, True)
 
 
@@ -434,7 +548,10 @@ def test_a_full_disk_is_one_sentence():
         pytest.skip("there is no /dev/full here")  # only Linux has it
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "alti", "families"], stdout=full, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-m", "alti", "families"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
         )
     assert done.returncode == 1
     assert done.stderr == "alti: the output could not be written: No space left on device\n"
@@ -478,7 +595,10 @@ def test_a_plot_is_written_as_a_whole(run, folder, tmp_path, monkeypatch):
 def test_a_plot_that_cannot_be(run, folder, tmp_path):
     for arguments, message in (
         (("--plot", tmp_path / "picture.txt"), "has no ending of a picture: choose from"),
-        (("--plot", tmp_path / "picture.png", "--kind", "pie"), "--kind pie does not exist: choose from tokens"),
+        (
+            ("--plot", tmp_path / "picture.png", "--kind", "pie"),
+            "--kind pie does not exist: choose from tokens",
+        ),
         (("--plot", tmp_path / "no" / "picture.png"), "cannot be written"),
     ):
         code, _, err = run("explain", "hi", "-m", folder, *arguments)

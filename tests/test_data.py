@@ -93,8 +93,21 @@ def test_rows_arrive_one_at_a_time(tmp_path):
 
 
 def test_rows_that_cannot_be_used_are_told(tmp_path):
-    rows = ['{"text": "good", "label": 1}', "{", "", "[1]", '{"label": 1}', '{"text": 5}', '{"text": " "}']
-    rows += ['{"text": "\\ud83d"}', '{"text": "x", "label": 0.5}', '{"text": "x", "label": [1]}', '{"text": ["a", 1]}']
+    rows = [
+        '{"text": "good", "label": 1}',
+        "{",
+        "",
+        "[1]",
+        '{"label": 1}',
+        '{"text": 5}',
+        '{"text": " "}',
+    ]
+    rows += [
+        '{"text": "\\ud83d"}',
+        '{"text": "x", "label": 0.5}',
+        '{"text": "x", "label": [1]}',
+        '{"text": ["a", 1]}',
+    ]
     rows += ['{"text": "last"}']
     assert list(read(file(tmp_path, "data.jsonl", "\n".join(rows)))) == [
         Example(0, "good", 1),
@@ -139,7 +152,9 @@ def test_a_row_that_cannot_be_read_counts_in_every_split(tmp_path):
 def test_the_usual_columns(tmp_path, columns, text):
     path = file(tmp_path, "data.csv", f"{columns},labels\n{columns},good\n")
     assert list(read(path)) == [Example(0, text, "good")]
-    assert list(read(path, text=columns.split(",")[0], label=text)) == [Example(0, columns.split(",")[0], text)]
+    assert list(read(path, text=columns.split(",")[0], label=text)) == [
+        Example(0, columns.split(",")[0], text)
+    ]
 
 
 def test_labels_are_whole_numbers_or_names(tmp_path):
@@ -168,7 +183,9 @@ def test_words_and_their_rationale(parquet):
 
 
 def test_a_rationale_is_a_list_of_numbers(tmp_path):
-    path = file(tmp_path, "data.jsonl", lines([{"text": "a b", "why": [1, 0]}, {"text": "a", "why": "1"}]))
+    path = file(
+        tmp_path, "data.jsonl", lines([{"text": "a b", "why": [1, 0]}, {"text": "a", "why": "1"}])
+    )
     assert list(read(path, rationale="why")) == [
         Example(0, "a b", None, [1.0, 0.0]),
         Skipped(1, "the rationale is not a list of numbers"),
@@ -195,11 +212,21 @@ def test_a_name_that_is_not_there(tmp_path, asked, sentence):
         ("a.csv", "x,y\n1,2\n", alti.UsageError, "name the column of the text, one of x, y"),
         ("a.txt", "", alti.LoadError, "has no rows"),
         ("a.csv", "", alti.LoadError, "has no rows"),
-        ("a.json", '{"text": "x"}', alti.LoadError, "could not be read: its JSON is not a list of objects"),
+        (
+            "a.json",
+            '{"text": "x"}',
+            alti.LoadError,
+            "could not be read: its JSON is not a list of objects",
+        ),
         ("a.json", "[", alti.LoadError, "could not be read: Expecting value"),
         ("a.csv.gz", "text\nx\n", alti.LoadError, "could not be read: Not a gzipped file"),
         ("a.csv", 'text\n"' + 200_000 * "x", alti.LoadError, "could not be read: field larger"),
-        ("a.docx", "x", alti.UsageError, r"is of no format that can be read: give a \.parquet, \.jsonl"),
+        (
+            "a.docx",
+            "x",
+            alti.UsageError,
+            r"is of no format that can be read: give a \.parquet, \.jsonl",
+        ),
     ],
 )
 def test_a_file_that_cannot_be_read(tmp_path, name, content, kind, sentence):
@@ -208,7 +235,9 @@ def test_a_file_that_cannot_be_read(tmp_path, name, content, kind, sentence):
 
 
 def test_a_place_that_is_not_there(tmp_path):
-    with pytest.raises(alti.UsageError, match=r"a\.csv does not exist: give a file, a folder of parquet files"):
+    with pytest.raises(
+        alti.UsageError, match=r"a\.csv does not exist: give a file, a folder of parquet files"
+    ):
         read(tmp_path / "a.csv")
     with pytest.raises(alti.UsageError, match=r"data/a\.csv does not exist"):
         read("data/a.csv")
@@ -260,7 +289,10 @@ def hub(monkeypatch):
         calls.append((name, config, streaming))
         if name != "glue":
             raise ConnectionError(f"Couldn't reach {name!r} on the Hub\nand pages of advice")
-        return {"train": iter([{"sentence": "a", "label": 1}]), "test": iter([{"sentence": "b", "label": -1}])}
+        return {
+            "train": iter([{"sentence": "a", "label": 1}]),
+            "test": iter([{"sentence": "b", "label": -1}]),
+        }
 
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
     return calls
@@ -270,7 +302,9 @@ def test_a_data_set_of_the_hub(hub):
     assert list(read("glue:sst2")) == [Example(0, "b", -1)]
     assert list(read("glue", split="train")) == [Example(0, "a", 1)]
     assert hub == [("glue", "sst2", True), ("glue", None, True)]
-    with pytest.raises(alti.UsageError, match="glue has no split 'dev': its splits are train, test"):
+    with pytest.raises(
+        alti.UsageError, match="glue has no split 'dev': its splits are train, test"
+    ):
         read("glue", split="dev")
     with pytest.raises(alti.LoadError, match=r"check the name and the network.*on the Hub\)$"):
         read("nobody/nothing")
@@ -315,9 +349,13 @@ def test_a_sample_of_all_reads_nothing_ahead():
 def test_real_data(shared):
     pytest.importorskip("pyarrow", reason="no pyarrow here")
     if not (shared / "data").is_dir():
-        pytest.skip(f"no data at {shared / 'data'}")  # reference outputs can be there without the data sets
+        pytest.skip(
+            f"no data at {shared / 'data'}"
+        )  # reference outputs can be there without the data sets
     found = list(read(shared / "data" / "sst2" / "data.parquet", split="test"))
     assert [row.number for row in found] == list(range(1821))
     assert {row.label for row in found} == {0, 1}
-    movies = read(shared / "data" / "eraser_movies" / "data.parquet", split="test", rationale="rationale")
+    movies = read(
+        shared / "data" / "eraser_movies" / "data.parquet", split="test", rationale="rationale"
+    )
     assert all(isinstance(row, Example) and sum(row.rationale) > 0 for row in movies)

@@ -27,8 +27,12 @@ def test_it_reads_sentences(model):
 
 
 def test_the_words_it_stands_on(model):
-    assert [word for word, _ in model.explain("An utterly wonderful film.").words().top(1)] == ["wonderful"]
-    signed = dict(model.explain("The acting is gorgeous, the script is a mess.", method="absence").words())
+    assert [word for word, _ in model.explain("An utterly wonderful film.").words().top(1)] == [
+        "wonderful"
+    ]
+    signed = dict(
+        model.explain("The acting is gorgeous, the script is a mess.", method="absence").words()
+    )
     assert signed["mess"] > 0 > signed["gorgeous"]
 
 
@@ -43,7 +47,9 @@ def test_its_vocabulary_keeps_every_character(model):
     for character in string.ascii_lowercase + string.digits:
         assert {character, f"##{character}"} <= vocabulary.keys()
     assert set(string.punctuation) <= vocabulary.keys()
-    assert model.tokenizer.unk_token not in model.tokenizer.tokenize("Zxqvj's 1,000-word antidisestablishmentarianism!")
+    assert model.tokenizer.unk_token not in model.tokenizer.tokenize(
+        "Zxqvj's 1,000-word antidisestablishmentarianism!"
+    )
 
 
 def test_it_is_small_and_its_card_is_right():
@@ -56,16 +62,26 @@ def test_it_is_small_and_its_card_is_right():
 
 def test_its_accuracy_is_what_the_card_says(model, shared):
     rows = [
-        row for row in read(shared / "data" / "sst2" / "data.parquet", split="validation") if isinstance(row, Example)
+        row
+        for row in read(shared / "data" / "sst2" / "data.parquet", split="validation")
+        if isinstance(row, Example)
     ]
-    guesses = Predictor(model).probabilities([model.encoder.encode(row.text).ids for row in rows]).argmax(-1)
+    guesses = (
+        Predictor(model)
+        .probabilities([model.encoder.encode(row.text).ids for row in rows])
+        .argmax(-1)
+    )
     right = sum(int(guess) == row.label for guess, row in zip(guesses, rows, strict=True))
-    assert right / len(rows) == pytest.approx(CARD["validation_accuracy"], abs=0.0012)  # one sentence of 872
+    assert right / len(rows) == pytest.approx(
+        CARD["validation_accuracy"], abs=0.0012
+    )  # one sentence of 872
 
 
 def test_the_readme_says_what_the_card_says():
     readme = " ".join((ROOT / "README.md").read_text().split())
-    assert f"{CARD['validation_accuracy']:.1%}".replace("%", " %") + " on the validation set" in readme
+    assert (
+        f"{CARD['validation_accuracy']:.1%}".replace("%", " %") + " on the validation set" in readme
+    )
     assert f"{CARD['test_accuracy']:.1%}".replace("%", " %") + " on the test set" in readme
     assert f"{CARD['vocabulary']:,} word pieces, {CARD['megabytes']:.0f} MB" in readme
 

@@ -59,7 +59,9 @@ def test_a_mask_that_is_read_as_something_else_is_caught(monkeypatch):
     batch = tiny.inputs(model)
     batch["attention_mask"] = four_dimensions(batch["attention_mask"])
     monkeypatch.setattr("alti.read.attention_hook._meant", lambda mask, *_: (mask, None))
-    with pytest.raises(alti.DecompositionError, match=r"gives another output than the untouched one, by \d"):
+    with pytest.raises(
+        alti.DecompositionError, match=r"gives another output than the untouched one, by \d"
+    ):
         alti.check(model, batch)
 
 
@@ -68,7 +70,8 @@ def test_explain_compares_with_the_untouched_model_once_for_each_kind_of_mask(me
     model = alti.Model(tiny.speaking("bert", CLASSIFIER), tiny.tokenizer())
     passes = []
     monkeypatch.setattr(
-        "alti.methods.proofs.untouched", lambda *args, old=alti.methods.proofs.untouched: passes.append(1) or old(*args)
+        "alti.methods.proofs.untouched",
+        lambda *args, old=alti.methods.proofs.untouched: passes.append(1) or old(*args),
     )
     texts = ["a long film", "a long and clumsy film"]
     model.explain(texts[0], method=method)
@@ -83,9 +86,13 @@ def test_explain_compares_with_the_untouched_model_once_for_each_kind_of_mask(me
 def test_explain_refuses_a_model_whose_masks_are_read_as_something_else(monkeypatch):
     model = alti.Model(tiny.speaking("bert", CLASSIFIER, dtype=torch.float32), tiny.tokenizer())
     added = alti.read.attention_hook._added
-    monkeypatch.setattr("alti.read.attention_hook._added", lambda shown, dtype: added(torch.ones_like(shown), dtype))
+    monkeypatch.setattr(
+        "alti.read.attention_hook._added", lambda shown, dtype: added(torch.ones_like(shown), dtype)
+    )
     assert model.explain("a long film").scores.sum() > 0  # nothing is masked
-    with pytest.raises(alti.DecompositionError, match="gives another output than the untouched one"):
+    with pytest.raises(
+        alti.DecompositionError, match="gives another output than the untouched one"
+    ):
         list(model.explain_all(["a long film", "a long and clumsy film"]))
 
 
@@ -190,7 +197,10 @@ def test_positions_that_only_two_far_texts_share_are_checked():
         return replaced(output, x)
 
     model.h[0].register_forward_hook(copying)
-    with pytest.raises(alti.DecompositionError, match="what enters layer 1 at position 16 depends on other positions"):
+    with pytest.raises(
+        alti.DecompositionError,
+        match="what enters layer 1 at position 16 depends on other positions",
+    ):
         alti.check(model, tiny.inputs(model, lengths=(17,)))
 
 
@@ -230,10 +240,13 @@ def test_a_hook_that_comes_later_is_seen():
 def test_the_norm_of_the_sum_is_not_what_reads_it(monkeypatch):
     entry = alti.FAMILIES["bert"]
     site = replace(entry.stacks[0].sites[0], norm=None, then="attention.output.LayerNorm")
-    monkeypatch.setitem(alti.FAMILIES, "bert", replace(entry, stacks=(replace(entry.stacks[0], sites=(site,)),)))
+    monkeypatch.setitem(
+        alti.FAMILIES, "bert", replace(entry, stacks=(replace(entry.stacks[0], sites=(site,)),))
+    )
     model = tiny.build("bert")
     with pytest.raises(
-        alti.DecompositionError, match=r"`then` in its entry of alti.FAMILIES names the norm of the sum"
+        alti.DecompositionError,
+        match=r"`then` in its entry of alti.FAMILIES names the norm of the sum",
     ):
         alti.check(model, tiny.inputs(model))
     with pytest.raises(alti.DecompositionError):
@@ -244,10 +257,17 @@ def test_the_norm_of_the_sum_is_not_what_reads_it(monkeypatch):
 
 
 def test_a_pool_that_does_not_exist_is_refused(monkeypatch):
-    with pytest.raises(alti.UsageError, match=r"pool = 'nonsense' is no position: give first, last, eos, mean or conf"):
+    with pytest.raises(
+        alti.UsageError,
+        match=r"pool = 'nonsense' is no position: give first, last, eos, mean or conf",
+    ):
         replace(alti.FAMILIES["bert"], pool="nonsense")
-    monkeypatch.setitem(alti.FAMILIES, "bert", replace(alti.FAMILIES["bert"], pool="config:hidden_act"))
-    with pytest.raises(alti.UnsupportedModelError, match="hidden_act = 'gelu': alti reads cls, first, last"):
+    monkeypatch.setitem(
+        alti.FAMILIES, "bert", replace(alti.FAMILIES["bert"], pool="config:hidden_act")
+    )
+    with pytest.raises(
+        alti.UnsupportedModelError, match="hidden_act = 'gelu': alti reads cls, first, last"
+    ):
         alti.explain(tiny.speaking("bert", CLASSIFIER), tiny.tokenizer(), "a long film")
 
 
@@ -255,7 +275,9 @@ def test_a_pool_that_does_not_exist_is_refused(monkeypatch):
 def test_explain_refuses_a_classifier_that_reads_another_position(frozen, monkeypatch):
     monkeypatch.setitem(alti.FAMILIES, "bert", replace(alti.FAMILIES["bert"], pool="last"))
     model = tiny.speaking("bert", CLASSIFIER).requires_grad_(not frozen)
-    with pytest.raises(alti.DecompositionError, match="the classifier reads position 0, not where pool = 'last'"):
+    with pytest.raises(
+        alti.DecompositionError, match="the classifier reads position 0, not where pool = 'last'"
+    ):
         alti.explain(model, tiny.tokenizer(), "a long film")
 
 
@@ -271,7 +293,9 @@ def test_an_unknown_activation_is_refused(method):
     model = tiny.speaking("bert", CLASSIFIER)
     for layer in model.bert.encoder.layer:
         layer.intermediate.intermediate_act_fn = Strange()
-    with pytest.raises(alti.DecompositionError, match=r"the linear view leaves .* of a prediction unexplained"):
+    with pytest.raises(
+        alti.DecompositionError, match=r"the linear view leaves .* of a prediction unexplained"
+    ):
         alti.explain(model, tiny.tokenizer(), "a long film", method=method)
     alti.explain(model, tiny.tokenizer(), "a long film")  # blocks are exact
 
@@ -310,7 +334,9 @@ def test_results_are_standard_json():
     model = alti.Model(tiny.speaking("bert", CLASSIFIER), tiny.tokenizer())
     for method in METHODS:
         options = {"steps": 4} if method == "integrated_gradients" else {}
-        json.dumps(model.explain("a long film", method=method, **options).to_dict(), allow_nan=False)
+        json.dumps(
+            model.explain("a long film", method=method, **options).to_dict(), allow_nan=False
+        )
 
 
 def test_random_costs_one_plain_pass():

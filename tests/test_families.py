@@ -8,10 +8,21 @@ import alti
 import tiny
 
 BUILDS = {family: (family, {}) for family in tiny.CONFIGS} | tiny.VARIANTS
-POST_NORM = [name for name, family in alti.FAMILIES.items() if any(s.ffn_norm for x in family.stacks for s in x.sites)]
-FLOAT32_NORM = ("gemma2", "gemma3_text", "olmo2")  # their branch norm computes in float32 whatever the model's dtype
+POST_NORM = [
+    name
+    for name, family in alti.FAMILIES.items()
+    if any(s.ffn_norm for x in family.stacks for s in x.sites)
+]
+FLOAT32_NORM = (
+    "gemma2",
+    "gemma3_text",
+    "olmo2",
+)  # their branch norm computes in float32 whatever the model's dtype
 
-NAN_ON_THE_LEFT = ("bloom", "gemma2")  # in float64: their eager softmax is float32, where the lowest float64 is -inf
+NAN_ON_THE_LEFT = (
+    "bloom",
+    "gemma2",
+)  # in float64: their eager softmax is float32, where the lowest float64 is -inf
 
 
 def test_the_tiny_models_cover_the_registry():
@@ -24,16 +35,22 @@ def test_blocks_are_exact(build, side):
     family, config = BUILDS[build]
     model = tiny.build(family, **config)
     if (family in NAN_ON_THE_LEFT) and side == "left":
-        with pytest.raises(alti.DecompositionError, match="the model itself gives numbers that are not finite"):
+        with pytest.raises(
+            alti.DecompositionError, match="the model itself gives numbers that are not finite"
+        ):
             alti.check(model, tiny.inputs(model, side=side))
         model = model.float()
     errors = alti.check(model, tiny.inputs(model, side=side))
     layers = {"albert": 4 * config.get("inner_group_num", 1)}.get(family, tiny.LAYERS)
     assert len(errors) == layers + (4 if family in tiny.ENCODER_DECODERS else 0)
-    assert max(errors) < (1e-5 if model.dtype == torch.float32 else 1e-6 if family in FLOAT32_NORM else 1e-12)
+    assert max(errors) < (
+        1e-5 if model.dtype == torch.float32 else 1e-6 if family in FLOAT32_NORM else 1e-12
+    )
 
 
-@pytest.mark.parametrize(("dtype", "limit"), [("float32", 1e-5), ("float16", 4e-3), ("bfloat16", 2e-2)])
+@pytest.mark.parametrize(
+    ("dtype", "limit"), [("float32", 1e-5), ("float16", 4e-3), ("bfloat16", 2e-2)]
+)
 @pytest.mark.parametrize("family", tiny.CONFIGS)
 def test_blocks_are_exact_in_every_dtype(family, dtype, limit):
     model = tiny.build(family, dtype=getattr(torch, dtype))
@@ -47,9 +64,15 @@ def test_parts_sum_to_the_output(family):
     model = tiny.build(family)
     for block in alti.trace(model, tiny.inputs(model)):
         rebuilt = alti.parts(block).sum(2) + block.bias
-        real = torch.ones(block.output.shape[:2], dtype=torch.bool) if block.mask is None else block.mask
+        real = (
+            torch.ones(block.output.shape[:2], dtype=torch.bool)
+            if block.mask is None
+            else block.mask
+        )
         tolerance = 1e-6 if family in FLOAT32_NORM else 1e-11
-        torch.testing.assert_close(rebuilt[real], block.output[real], rtol=tolerance, atol=tolerance)
+        torch.testing.assert_close(
+            rebuilt[real], block.output[real], rtol=tolerance, atol=tolerance
+        )
 
 
 @pytest.mark.parametrize("family", POST_NORM)
@@ -68,7 +91,9 @@ def test_blocks_are_exact_through_the_second_norm(family):
 @pytest.mark.parametrize("family", [family for family in tiny.CONFIGS if family not in POST_NORM])
 def test_families_without_a_second_norm_refuse_it(family):
     model = tiny.build(family)
-    with pytest.raises(alti.UnsupportedModelError, match=rf"{family} has no norm after .* use alti, norms"):
+    with pytest.raises(
+        alti.UnsupportedModelError, match=rf"{family} has no norm after .* use alti, norms"
+    ):
         alti.check(model, tiny.inputs(model), through="ffn")
 
 
@@ -81,7 +106,9 @@ def test_the_walk_computes_what_the_model_computes(family, implementation):
     real = batch["decoder_attention_mask" if family == "t5" else "attention_mask"].bool()
     walked = alti.walk(model, batch, lambda block: None).last_hidden_state
     # sdpa's softmax is not the float32 one of eager attention
-    torch.testing.assert_close(walked[real], model(**batch).last_hidden_state[real], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        walked[real], model(**batch).last_hidden_state[real], rtol=1e-5, atol=1e-5
+    )
 
 
 def test_a_family_of_ones_own():
@@ -90,7 +117,9 @@ def test_a_family_of_ones_own():
 
     model = tiny.build("bert")
     model.config.__class__ = Config
-    with pytest.raises(alti.UnsupportedModelError, match=r"'bert-of-mine': it reads albert, .* alti.FAMILIES\["):
+    with pytest.raises(
+        alti.UnsupportedModelError, match=r"'bert-of-mine': it reads albert, .* alti.FAMILIES\["
+    ):
         alti.check(model, tiny.inputs(model))
     alti.FAMILIES["bert-of-mine"] = alti.FAMILIES["bert"]
     try:
@@ -101,7 +130,9 @@ def test_a_family_of_ones_own():
 
 def test_a_convolution_beside_attention_is_refused():
     model = tiny.build("deberta-v2", conv_kernel_size=3, conv_act="gelu")
-    with pytest.raises(alti.UnsupportedModelError, match="deberta-v2 model has conv_kernel_size = 3: a convolution"):
+    with pytest.raises(
+        alti.UnsupportedModelError, match="deberta-v2 model has conv_kernel_size = 3: a convolution"
+    ):
         alti.check(model, tiny.inputs(model))
 
 
@@ -109,7 +140,9 @@ def test_a_cache_is_refused():
     model = tiny.build("llama")
     batch = tiny.inputs(model, lengths=(9,))
     cache = model(**batch, use_cache=True).past_key_values
-    with pytest.raises(alti.UnsupportedModelError, match="attends from 9 to 18 tokens: pass the whole text"):
+    with pytest.raises(
+        alti.UnsupportedModelError, match="attends from 9 to 18 tokens: pass the whole text"
+    ):
         alti.check(model, {"input_ids": batch["input_ids"], "past_key_values": cache})
 
 
@@ -127,5 +160,7 @@ def test_attention_that_adds_nothing(family, kernel):
     if family == "gemma2":
         model.layers[1].self_attn.o_proj.weight.data.zero_()
     block = alti.trace(model, tiny.inputs(model, lengths=(6,)))[1]
-    torch.testing.assert_close(alti.contributions(block, kernel=kernel), torch.eye(6, dtype=block.attn.dtype)[None])
+    torch.testing.assert_close(
+        alti.contributions(block, kernel=kernel), torch.eye(6, dtype=block.attn.dtype)[None]
+    )
     torch.testing.assert_close(alti.norms(block), torch.eye(6, dtype=block.attn.dtype)[None])

@@ -148,7 +148,7 @@ def test_threads_that_write_one_file_do_not_meet(tmp_path):
 
 def test_text_goes_into_pipes_and_behind_what_stdout_has(tmp_path):
     """`--html /dev/stdout >> file` keeps what the file holds."""
-    code = "import pathlib, alti.console as c; c.write(pathlib.Path('/dev/stdout'), 'page')"
+    code = "import pathlib, alti.cli.console as c; c.write(pathlib.Path('/dev/stdout'), 'page')"
     (tmp_path / "out").write_text("before, ")
     with (tmp_path / "out").open("a") as out:
         subprocess.run([sys.executable, "-c", code], stdout=out, check=True)

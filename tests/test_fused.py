@@ -45,18 +45,26 @@ def standing_in(monkeypatch):
 
     def errors(block, positions, branch, rounding):
         asked.append(("errors", branch is not None, rounding))
-        dtype = next((dtype for dtype in comparing.LIMITS if rounding == comparing.rounding_of(dtype)), None)
+        dtype = next(
+            (dtype for dtype in comparing.LIMITS if rounding == comparing.rounding_of(dtype)), None
+        )
         assert (dtype is None) == (branch is None)
-        return plain(comparing.errors, block, positions, None if branch is None else (branch, dtype))
+        return plain(
+            comparing.errors, block, positions, None if branch is None else (branch, dtype)
+        )
 
     module = SimpleNamespace(carried=carried, errors=errors)
     for user in (carrying, comparing, blocks):
-        monkeypatch.setattr(user, "fused_for", lambda device, dtype: module if dtype == torch.float32 else None)
+        monkeypatch.setattr(
+            user, "fused_for", lambda device, dtype: module if dtype == torch.float32 else None
+        )
     return asked
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("family", ["bert", "distilbert", "deberta-v2", "gpt2", "gpt_neox", "llama", "granite", "bart"])
+@pytest.mark.parametrize(
+    "family", ["bert", "distilbert", "deberta-v2", "gpt2", "gpt_neox", "llama", "granite", "bart"]
+)
 def test_blocks_are_the_same(family, dtype, standing_in, monkeypatch):
     model = tiny.build(family, dtype=dtype)
     inputs = tiny.inputs(model)
@@ -67,12 +75,16 @@ def test_blocks_are_the_same(family, dtype, standing_in, monkeypatch):
     for (block, error), (plain, plain_error) in zip(found, read(model, inputs), strict=True):
         for name in PARTS:
             assert getattr(block, name).dtype == torch.float32
-            torch.testing.assert_close(getattr(block, name), getattr(plain, name), rtol=1e-5, atol=1e-6)
+            torch.testing.assert_close(
+                getattr(block, name), getattr(plain, name), rtol=1e-5, atol=1e-6
+            )
         torch.testing.assert_close(error, plain_error, rtol=1e-2, atol=1e-6)
     assert sum(call[0] == "errors" for call in used) == len(found)
     post_norm = family in ("bert", "distilbert", "deberta-v2", "bart")
     # a plain norm reads the model's own numbers, so nothing has to be made float32 before
-    assert {call for call in used if call[0] == "carried"} == ({("carried", dtype, False)} if post_norm else set())
+    assert {call for call in used if call[0] == "carried"} == (
+        {("carried", dtype, False)} if post_norm else set()
+    )
 
 
 def test_through_the_second_norm(standing_in):
@@ -124,7 +136,9 @@ def test_a_machine_where_triton_starts_no_kernel_is_told_once(unasked, monkeypat
 
     monkeypatch.setattr(compiled, "import_module", lambda name: SimpleNamespace(ready=ready))
     gpu = torch.device("cuda", 1)
-    with pytest.warns(UserWarning, match=r"triton_norms kernel does not work here \(Failed to find C compiler"):
+    with pytest.warns(
+        UserWarning, match=r"triton_norms kernel does not work here \(Failed to find C compiler"
+    ):
         assert fused_for(gpu, torch.float32) is None
     assert fused_for(gpu, torch.float32) is None
     assert asked == [gpu]

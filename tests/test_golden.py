@@ -31,21 +31,28 @@ def golden(shared):
     def build(case):
         arch = case.split("_")[0]
         model, digest = recipe.build(arch, "tiny")
-        assert digest == json.loads((shared / "golden" / "meta.json").read_text())[f"{arch}_tiny_sha256"]
+        assert (
+            digest
+            == json.loads((shared / "golden" / "meta.json").read_text())[f"{arch}_tiny_sha256"]
+        )
         return model, np.load(shared / "golden" / f"{case}.npz")
 
     return build
 
 
 def close(found: torch.Tensor, expected: np.ndarray) -> None:
-    torch.testing.assert_close(found.double(), torch.from_numpy(expected).double(), rtol=0, atol=1e-4)
+    torch.testing.assert_close(
+        found.double(), torch.from_numpy(expected).double(), rtol=0, atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_parity_with_the_released_code(golden, case):
     model, expected = golden(case)
     ids = torch.from_numpy(expected["input_ids"]).reshape(1, -1)
-    inputs = Inputs({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, torch.zeros_like(ids).bool())
+    inputs = Inputs(
+        {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, torch.zeros_like(ids).bool()
+    )
     target = Target(position=torch.tensor([0]))
     for name, (method, options) in METHODS.items():
         scores = run(method, model, inputs, target, **options)
@@ -55,7 +62,10 @@ def test_parity_with_the_released_code(golden, case):
             close(alti.rollout(scores.layers[: layer + 1])[0], expected[f"{name}_R"][layer])
         close(scores.tokens[0], expected[f"{name}_R"][-1][0])
     close(run("attention", model, inputs, target).tokens[0], expected["raw_row"])
-    close(run("attention", model, inputs, target).output.logits.flatten(), expected["logits"].flatten())
+    close(
+        run("attention", model, inputs, target).output.logits.flatten(),
+        expected["logits"].flatten(),
+    )
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -63,9 +73,14 @@ def test_parity_of_globenc(golden, case):
     """Its values grow without bound: lengths relative to the largest, products relative to theirs."""
     model, expected = golden(case)
     ids = torch.from_numpy(expected["input_ids"]).reshape(1, -1)
-    inputs = Inputs({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, torch.zeros_like(ids).bool())
+    inputs = Inputs(
+        {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, torch.zeros_like(ids).bool()
+    )
     scores = run("globenc", model, inputs, Target(position=torch.tensor([0])))
-    close(scores.layers[:, 0] / expected["globenc_N"].max(), expected["globenc_N"] / expected["globenc_N"].max())
+    close(
+        scores.layers[:, 0] / expected["globenc_N"].max(),
+        expected["globenc_N"] / expected["globenc_N"].max(),
+    )
     product = expected["globenc_R"][-1]
     close(alti.rollout(scores.layers, rescale=True)[0], product / product.max())
     close(scores.tokens[0] / scores.tokens.max(), product[0] / product[0].max())
@@ -76,7 +91,9 @@ def test_parity_of_globenc(golden, case):
 def test_gradients_at_the_right_point(golden, case, at, name):
     model, expected = golden(case)
     ids = torch.from_numpy(expected["input_ids"]).reshape(1, -1)
-    inputs = Inputs({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, torch.zeros_like(ids).bool())
+    inputs = Inputs(
+        {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, torch.zeros_like(ids).bool()
+    )
     target = Target(position=torch.tensor([0]))
     for method, aggregate, key in (
         ("gradient", "l2", "grad_l2"),
@@ -100,7 +117,9 @@ def test_parity_on_real_weights(shared, case):
     """Agreement to 1e-4 with the released formula; without its eps, ALTI + LN2 is up to 1e-3 away."""
     folder = Path(__file__).parents[1] / "real_models" / "minilm-l6"
     if not folder.is_dir():
-        pytest.skip(f"no checkpoint at {folder}: see real_models.py")  # several hundred megabytes to download
+        pytest.skip(
+            f"no checkpoint at {folder}: see real_models.py"
+        )  # several hundred megabytes to download
     model = transformers.AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
     expected = np.load(shared / "golden" / f"{case}.npz")
     ids = torch.from_numpy(expected["input_ids"]).reshape(1, -1)
@@ -109,7 +128,9 @@ def test_parity_on_real_weights(shared, case):
         blocks = alti.trace(model, inputs, through=through)
         close(torch.cat([released(block) for block in blocks]), expected[f"{name}_C"])
         found = torch.cat([alti.contributions(block) for block in blocks])
-        tolerance = 1e-4 if through is None else 1e-3  # the eps tells where the second norm has made y small
+        tolerance = (
+            1e-4 if through is None else 1e-3
+        )  # the eps tells where the second norm has made y small
         torch.testing.assert_close(
             found.double(), torch.from_numpy(expected[f"{name}_C"]).double(), rtol=0, atol=tolerance
         )
@@ -130,7 +151,10 @@ def test_kernels_rank_real_sentences_alike(shared):
         "A clever blend of fact and fiction.",
         "the plot drags , but the acting is better than it needs to be .",
     ):
-        found = {kernel: model.explain(text, kernel=kernel).scores for kernel in ("numba", "blocked", "reference")}
+        found = {
+            kernel: model.explain(text, kernel=kernel).scores
+            for kernel in ("numba", "blocked", "reference")
+        }
         for scores in found.values():
             order = scores.argsort(descending=True)
             assert (found["blocked"][order].diff() < 2e-5).all()

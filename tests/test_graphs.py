@@ -45,7 +45,9 @@ def recorder(monkeypatch) -> Recorder:
 
 def pretended(monkeypatch, graph: type) -> Recorder:
     """A recorder of a model that is said to be on a GPU."""
-    monkeypatch.setattr(graphs, "network", lambda model: SimpleNamespace(device=torch.device("cuda")))
+    monkeypatch.setattr(
+        graphs, "network", lambda model: SimpleNamespace(device=torch.device("cuda"))
+    )
     monkeypatch.setattr(graphs, "_suits", lambda name, inputs: name in graphs.ABLE)
     monkeypatch.setattr(graphs, "_Graph", graph)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
@@ -57,7 +59,9 @@ def pretended(monkeypatch, graph: type) -> Recorder:
 def batch(tokens: int) -> tuple[Inputs, Target]:
     ids = torch.arange(3, 3 + tokens)[None]
     tensors = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    return Inputs(tensors, torch.zeros_like(ids).bool()), Target(position=torch.zeros(1, dtype=torch.long))
+    return Inputs(tensors, torch.zeros_like(ids).bool()), Target(
+        position=torch.zeros(1, dtype=torch.long)
+    )
 
 
 def test_a_shape_is_recorded_when_it_comes_again(recorder):
@@ -111,7 +115,9 @@ def test_what_cannot_be_recorded_runs_and_says_so(recorder, monkeypatch):
 
     monkeypatch.setattr(graphs, "_Graph", fails)
     recorder.run("alti", *batch(5))
-    with pytest.warns(UserWarning, match="alti could not be recorded as a graph .operation not permitted"):
+    with pytest.warns(
+        UserWarning, match="alti could not be recorded as a graph .operation not permitted"
+    ):
         found = recorder.run("alti", *batch(5))
     assert found.tokens.shape == (1, 5)
     recorder.run("alti", *batch(5))  # and is not tried again
@@ -152,7 +158,9 @@ def test_a_recording_itself(monkeypatch):
         for _ in range(3):
             found = recorder.run("alti", inputs, target)
     assert len(recorder.kept) == 1
-    found = recorder.run("alti", inputs, target)  # what was recorded in inference mode can be written outside of it
+    found = recorder.run(
+        "alti", inputs, target
+    )  # what was recorded in inference mode can be written outside of it
     assert torch.equal(found.tokens, real.tokens)
     assert torch.equal(found.layers, real.layers)
     assert torch.equal(found.output.logits, real.output.logits)
@@ -162,7 +170,10 @@ def test_a_recording_itself(monkeypatch):
 
 
 def test_a_model_on_a_cpu_has_no_graphs():
-    with pytest.raises(alti.UsageError, match="graphs = True records CUDA graphs, but the model is on cpu: leave it"):
+    with pytest.raises(
+        alti.UsageError,
+        match="graphs = True records CUDA graphs, but the model is on cpu: leave it",
+    ):
         alti.Model(tiny.build("bert"), None, graphs=True)
 
 

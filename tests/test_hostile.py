@@ -465,7 +465,7 @@ def test_data_of_the_hub_runs_no_script(monkeypatch):
     )
     monkeypatch.setitem(sys.modules, "datasets", library)
     with pytest.raises((alti.AltiError, StopIteration, RuntimeError)):
-        list(alti.data.read("someone/data"))
+        list(alti.experiments.data.read("someone/data"))
     assert calls[0]["trust_remote_code"] is False
 
 

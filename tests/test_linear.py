@@ -12,7 +12,18 @@ import tiny
 
 CLASSIFIER = "AutoModelForSequenceClassification"
 FAMILIES = [family for family in tiny.CONFIGS if family not in (*tiny.ENCODER_DECODERS, "vit")]
-FLOAT32_NORMS = ("llama", "mistral", "qwen2", "qwen3", "phi3", "gemma", "granite", "gemma2", "gemma3_text", "olmo2")
+FLOAT32_NORMS = (
+    "llama",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "phi3",
+    "gemma",
+    "granite",
+    "gemma2",
+    "gemma3_text",
+    "olmo2",
+)
 VARIANTS = [(name, *variant) for name, variant in tiny.VARIANTS.items() if variant[0] in FAMILIES]
 
 
@@ -99,7 +110,9 @@ def test_effects_sum_to_what_attention_carried():
     model = tiny.build("bert", CLASSIFIER)
     view = linear_view(model, tiny.inputs(model))
     sites = [messages.mixed for messages in view.messages]
-    for messages, slope in zip(view.messages, torch.autograd.grad(chosen(view.output).sum(), sites), strict=True):
+    for messages, slope in zip(
+        view.messages, torch.autograd.grad(chosen(view.output).sum(), sites), strict=True
+    ):
         together = (slope * messages.mixed.detach()).sum(-1)
         torch.testing.assert_close(messages.effects(slope).sum(-1), together)
 

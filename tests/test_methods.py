@@ -12,7 +12,17 @@ from test_families import POST_NORM
 import tiny
 
 ENCODERS = ["bert", "distilbert", "albert", "mpnet", "deberta-v2", "modernbert"]
-FAMILIES = [*ENCODERS, "gpt2", "opt", "gpt_neox", "bloom", "llama", "gemma3_text", "olmo2", "granite"]
+FAMILIES = [
+    *ENCODERS,
+    "gpt2",
+    "opt",
+    "gpt_neox",
+    "bloom",
+    "llama",
+    "gemma3_text",
+    "olmo2",
+    "granite",
+]
 SECOND_NORM = ("alti_ln2", "globenc")
 METHODS = [name for name in alti.METHODS if "layers" in options_of(name)]
 PAIRS = [
@@ -50,7 +60,9 @@ def test_shapes_and_sums(method, family):
     assert (scores.layers[:, ~mask] == 0).all()
     assert (scores.layers.transpose(-1, -2)[:, ~mask] == 0).all()
     if rows_sum_to_one(method):
-        torch.testing.assert_close(scores.layers.sum(-1), mask.double().expand(layers, 2, 9), rtol=0, atol=1e-6)
+        torch.testing.assert_close(
+            scores.layers.sum(-1), mask.double().expand(layers, 2, 9), rtol=0, atol=1e-6
+        )
         torch.testing.assert_close(scores.tokens.sum(-1), torch.ones(2).double(), rtol=0, atol=1e-6)
 
 
@@ -62,7 +74,9 @@ def test_a_padded_text_is_explained_as_if_alone(method, family):
     for row, length in enumerate((9, 7, 1)):
         single = {name: tensor[row : row + 1, :length] for name, tensor in batch.items()}
         alone = run(method, model, as_inputs(single), last(single))
-        torch.testing.assert_close(together.tokens[row, :length], alone.tokens[0], rtol=0, atol=1e-5)
+        torch.testing.assert_close(
+            together.tokens[row, :length], alone.tokens[0], rtol=0, atol=1e-5
+        )
         if rows_sum_to_one(method):
             maps = together.layers[:, row, :length, :length]
             torch.testing.assert_close(maps, alone.layers[:, 0], rtol=0, atol=1e-5)
@@ -72,7 +86,10 @@ def test_a_padded_text_is_explained_as_if_alone(method, family):
 @pytest.mark.parametrize("family", ["llama", "gpt2"])
 def test_padding_on_the_left_changes_nothing(method, family):
     model = tiny.build(family, dtype=torch.float32)
-    right, left = tiny.inputs(model, lengths=(9, 9)), tiny.inputs(model, side="left", lengths=(9, 9))
+    right, left = (
+        tiny.inputs(model, lengths=(9, 9)),
+        tiny.inputs(model, side="left", lengths=(9, 9)),
+    )
     for batch, cut in ((right, slice(7)), (left, slice(2, None))):
         batch["input_ids"] = batch["input_ids"].clone()
         batch["attention_mask"] = torch.zeros_like(batch["attention_mask"])
@@ -104,9 +121,15 @@ def test_without_layers_the_scores_are_the_same(method):
     model = tiny.build("bert")
     batch = tiny.inputs(model)
     for target in (last(batch), Target(position=torch.tensor([0, 3])), Target()):
-        full, lean = (run(method, model, as_inputs(batch), target, layers=layers) for layers in (True, False))
+        full, lean = (
+            run(method, model, as_inputs(batch), target, layers=layers) for layers in (True, False)
+        )
         assert lean.layers is None
-        scale = 1 if rows_sum_to_one(method) else full.tokens.amax(-1, True) / lean.tokens.amax(-1, True)
+        scale = (
+            1
+            if rows_sum_to_one(method)
+            else full.tokens.amax(-1, True) / lean.tokens.amax(-1, True)
+        )
         torch.testing.assert_close(full.tokens, lean.tokens * scale)
 
 
@@ -115,7 +138,10 @@ def test_the_mean_of_all_rows(method):
     model = tiny.build("bert")
     batch = tiny.inputs(model, lengths=(9,))
     mean = run(method, model, as_inputs(batch), Target()).tokens
-    rows = [run(method, model, as_inputs(batch), Target(position=torch.tensor([i]))).tokens for i in range(9)]
+    rows = [
+        run(method, model, as_inputs(batch), Target(position=torch.tensor([i]))).tokens
+        for i in range(9)
+    ]
     if rows_sum_to_one(method):
         torch.testing.assert_close(mean, torch.stack(rows).mean(0))
     assert mean.shape == (1, 9)
@@ -150,9 +176,14 @@ def test_every_method_says_what_it_does_and_takes():
 def test_unknown_names():
     model = tiny.build("bert")
     batch = tiny.inputs(model)
-    with pytest.raises(alti.UsageError, match=r"method 'lime' does not exist: choose one of absence, alti, alti_ln2"):
+    with pytest.raises(
+        alti.UsageError,
+        match=r"method 'lime' does not exist: choose one of absence, alti, alti_ln2",
+    ):
         run("lime", model, as_inputs(batch), Target())
-    with pytest.raises(alti.UsageError, match="method alti has no option 'q': it takes p, kernel, tol"):
+    with pytest.raises(
+        alti.UsageError, match="method alti has no option 'q': it takes p, kernel, tol"
+    ):
         run("alti", model, as_inputs(batch), Target(), q=1)
     with pytest.raises(alti.UsageError, match="method attention has no option 'p': it takes none"):
         run("attention", model, as_inputs(batch), Target(), p=1)
@@ -162,10 +193,14 @@ def test_a_method_of_ones_own():
     @alti.method
     def first_token(model, inputs, target):
         """All to the first token."""
-        return alti.Scores(torch.zeros_like(inputs.mask, dtype=torch.float32).index_fill(1, torch.tensor([0]), 1))
+        return alti.Scores(
+            torch.zeros_like(inputs.mask, dtype=torch.float32).index_fill(1, torch.tensor([0]), 1)
+        )
 
     try:
-        model = alti.Model(tiny.speaking("bert", "AutoModelForSequenceClassification"), tiny.tokenizer())
+        model = alti.Model(
+            tiny.speaking("bert", "AutoModelForSequenceClassification"), tiny.tokenizer()
+        )
         found = model.explain("a clever film", method="first_token")
         assert found.scores.tolist()[:2] == [1, 0]
         assert found.label in ("LABEL_0", "LABEL_1")
@@ -175,7 +210,11 @@ def test_a_method_of_ones_own():
         del alti.METHODS["first_token"]
 
 
-HALF = "A gorgeous, witty, seductive movie.", "The plot is a tedious mess, and nobody cares.", "It is not bad at all."
+HALF = (
+    "A gorgeous, witty, seductive movie.",
+    "The plot is a tedious mess, and nobody cares.",
+    "It is not bad at all.",
+)
 
 
 @pytest.mark.parametrize("against", [None, "other"])
@@ -186,9 +225,13 @@ def test_gradients_of_a_confident_model_survive_half_precision(method, against):
     full, half = (alti.load(device="cpu", dtype=dtype) for dtype in ("float32", "float16"))
     for text in HALF:
         rival = None if against is None else 1 - full.explain(text).target
-        one, other = (model.explain(text, method=method, against=rival, **options) for model in (full, half))
+        one, other = (
+            model.explain(text, method=method, against=rival, **options) for model in (full, half)
+        )
         assert one.probability > 0.98
-        torch.testing.assert_close(other.scores, one.scores, rtol=0, atol=0.02 * float(one.scores.max()))
+        torch.testing.assert_close(
+            other.scores, one.scores, rtol=0, atol=0.02 * float(one.scores.max())
+        )
 
 
 def test_a_small_fall_of_a_probability_survives_half_precision():
@@ -199,7 +242,9 @@ def test_a_small_fall_of_a_probability_survives_half_precision():
 
 @pytest.mark.parametrize("at", ["word", "embedding"])
 def test_integrated_gradients_start_from_the_vector_that_the_model_gives_a_token(at):
-    model = tiny.build("gemma3_text", "AutoModelForCausalLM", dtype=torch.float32)  # scales its embeddings
+    model = tiny.build(
+        "gemma3_text", "AutoModelForCausalLM", dtype=torch.float32
+    )  # scales its embeddings
     batch = tiny.inputs(model, lengths=(5,))
     inputs = Inputs(batch, special=torch.zeros(1, 5, dtype=torch.bool), pad_id=3)
     vectors = torch.zeros(1, 5, tiny.WIDTH)
@@ -219,7 +264,9 @@ def test_without_layers_the_last_one_computes_only_the_rows_it_needs():
         return alti.contributions(block)
 
     target = Target(position=torch.tensor([0, 3]))
-    lean, whole = (layerwise(model, as_inputs(batch), target, draw, layers=layers) for layers in (False, True))
+    lean, whole = (
+        layerwise(model, as_inputs(batch), target, draw, layers=layers) for layers in (False, True)
+    )
     assert drawn == [9, 9, 1, 9, 9, 9]  # without, then with layers
     torch.testing.assert_close(lean.tokens, whole.tokens)
 

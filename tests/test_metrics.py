@@ -67,7 +67,9 @@ class Recorded:
 def test_comprehensiveness_by_hand():  # p = .9; without the first .4, without the first two .2
     assert comprehensiveness(additive, IDS, KEEP, BEST, **THIRDS) == pytest.approx((0.5 + 0.7) / 3)
     assert comprehensiveness(additive, IDS, KEEP, WORST, **THIRDS) == pytest.approx((0.1 + 0.3) / 3)
-    assert comprehensiveness(additive, IDS, KEEP, BEST) == pytest.approx((4 * 0.5 + 0.7) / 6)  # ⌈3 · bin⌉ = 1 1 1 1 2
+    assert comprehensiveness(additive, IDS, KEEP, BEST) == pytest.approx(
+        (4 * 0.5 + 0.7) / 6
+    )  # ⌈3 · bin⌉ = 1 1 1 1 2
 
 
 def test_sufficiency_by_hand():  # p = .9; the first alone .6, the first two .8
@@ -83,7 +85,10 @@ def test_probability_drop_by_hand():
 
 
 def test_mean_of_curves_of_different_length():
-    assert mean_curve([[1.0, 0.5], [0.8, 0.3, 0.1], [0.6]]) == (pytest.approx([0.8, 1.4 / 3, 0.4]), [3, 2, 1])
+    assert mean_curve([[1.0, 0.5], [0.8, 0.3, 0.1], [0.6]]) == (
+        pytest.approx([0.8, 1.4 / 3, 0.4]),
+        [3, 2, 1],
+    )
     assert mean_curve([]) == ([], [])
 
 
@@ -102,32 +107,50 @@ def test_normalized_aopc_by_hand():  # bounds 1.2 / 3 and 2 / 3; the order 2 1 3
 def test_the_envelope_is_a_running_minimum_or_maximum():
     # in the order 3 2 1: p = .7, without 3 it is 1, without 3 and 2 it is .5, without all .2
     assert probability_drop(bumpy, IDS, KEEP, WORST) == pytest.approx([0.7, 1, 0.5, 0.2])
-    assert probability_drop(bumpy, IDS, KEEP, WORST, envelope=True) == pytest.approx([0.7, 0.7, 0.5, 0.2])
+    assert probability_drop(bumpy, IDS, KEEP, WORST, envelope=True) == pytest.approx(
+        [0.7, 0.7, 0.5, 0.2]
+    )
     assert comprehensiveness(bumpy, IDS, KEEP, WORST, **THIRDS) == pytest.approx((-0.3 + 0.2) / 3)
-    assert comprehensiveness(bumpy, IDS, KEEP, WORST, **THIRDS, envelope=True) == pytest.approx((0 + 0.2) / 3)
+    assert comprehensiveness(bumpy, IDS, KEEP, WORST, **THIRDS, envelope=True) == pytest.approx(
+        (0 + 0.2) / 3
+    )
     # in the order 1 3 2: nothing .2, 1 alone .5, 1 and 3 .2
-    assert sufficiency(bumpy, IDS, KEEP, [0, 3, 1, 2, 0], **THIRDS) == pytest.approx((0.2 + 0.5) / 3)
-    assert sufficiency(bumpy, IDS, KEEP, [0, 3, 1, 2, 0], **THIRDS, envelope=True) == pytest.approx((0.2 + 0.2) / 3)
+    assert sufficiency(bumpy, IDS, KEEP, [0, 3, 1, 2, 0], **THIRDS) == pytest.approx(
+        (0.2 + 0.5) / 3
+    )
+    assert sufficiency(bumpy, IDS, KEEP, [0, 3, 1, 2, 0], **THIRDS, envelope=True) == pytest.approx(
+        (0.2 + 0.2) / 3
+    )
 
 
 def test_the_envelope_does_not_depend_on_the_order_of_the_bins():
     for found in (comprehensiveness, sufficiency):
-        there, back = (found(bumpy, IDS, KEEP, WORST, bins=b, envelope=True) for b in [(0.3, 0.6, 1), (1, 0.6, 0.3)])
+        there, back = (
+            found(bumpy, IDS, KEEP, WORST, bins=b, envelope=True)
+            for b in [(0.3, 0.6, 1), (1, 0.6, 0.3)]
+        )
         assert there == pytest.approx(back)
 
 
 def test_the_envelope_of_sufficiency_starts_with_no_token_at_all():
     def falling(inputs):
-        return [1.0 - 0.1 * len(ids) for ids in inputs]  # .5 as it is, .8 without any token, .7 with one
+        return [
+            1.0 - 0.1 * len(ids) for ids in inputs
+        ]  # .5 as it is, .8 without any token, .7 with one
 
-    assert sufficiency(falling, IDS, KEEP, BEST, bins=(1 / 3,), envelope=True) == pytest.approx((0.5 - 0.8) / 2)
+    assert sufficiency(falling, IDS, KEEP, BEST, bins=(1 / 3,), envelope=True) == pytest.approx(
+        (0.5 - 0.8) / 2
+    )
     assert sufficiency(falling, IDS, KEEP, BEST, bins=(1 / 3,)) == pytest.approx((0.5 - 0.7) / 2)
 
 
 @pytest.mark.parametrize("name", METRICS)
 def test_kept_tokens_stay_and_the_others_go_or_are_masked(name):
     deleted, masked = Recorded(additive), Recorded(additive)
-    values = METRICS[name](deleted, IDS, KEEP, BEST), METRICS[name](masked, IDS, KEEP, BEST, mask_id=MASK)
+    values = (
+        METRICS[name](deleted, IDS, KEEP, BEST),
+        METRICS[name](masked, IDS, KEEP, BEST, mask_id=MASK),
+    )
     assert values[0] == pytest.approx(values[1])  # to this model a mask is nothing
     questions = [[q for call in predict.calls for q in call] for predict in (deleted, masked)]
     assert [[t for t in q if t != MASK] for q in questions[1]] == questions[0]
@@ -157,14 +180,25 @@ def test_ties_are_broken_by_position():
 def test_shares_are_rounded_up_but_not_by_floating_point(n, share, k):
     lens = []
     comprehensiveness(
-        lambda inputs: [lens.append(len(i)) or 0.5 for i in inputs], range(n), [False] * n, range(n), bins=[share]
+        lambda inputs: [lens.append(len(i)) or 0.5 for i in inputs],
+        range(n),
+        [False] * n,
+        range(n),
+        bins=[share],
     )
     assert lens == [n, n - k]
 
 
 def test_scores_may_be_a_tensor_a_list_or_an_array():
-    kinds = BEST, torch.tensor(BEST, requires_grad=True), torch.tensor(BEST).bfloat16(), np.array(BEST, dtype="f4")
-    assert len({comprehensiveness(additive, IDS, torch.tensor(KEEP), scores) for scores in kinds}) == 1
+    kinds = (
+        BEST,
+        torch.tensor(BEST, requires_grad=True),
+        torch.tensor(BEST).bfloat16(),
+        np.array(BEST, dtype="f4"),
+    )
+    assert (
+        len({comprehensiveness(additive, IDS, torch.tensor(KEEP), scores) for scores in kinds}) == 1
+    )
 
 
 class Text:
@@ -175,7 +209,9 @@ class Text:
         self.ids, self.keep = [*range(n)], [i % 3 == 2 for i in range(n)]
 
     def __call__(self, inputs):
-        return torch.tensor([0.5 + sum(self.weights[i] for i in ids) for ids in inputs], dtype=torch.float64)
+        return torch.tensor(
+            [0.5 + sum(self.weights[i] for i in ids) for ids in inputs], dtype=torch.float64
+        )
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -185,7 +221,9 @@ def test_the_true_weights_are_best_and_their_reverse_is_worst(seed):
     random = np.random.default_rng(seed + 100).normal(size=(20, 12))
     for better in (comprehensiveness, aopc, lambda *a: -sufficiency(*a)):
         values = [better(*args, scores) for scores in random]
-        assert better(*args, -text.weights) <= min(values) < max(values) <= better(*args, text.weights)
+        assert (
+            better(*args, -text.weights) <= min(values) < max(values) <= better(*args, text.weights)
+        )
     assert normalized_aopc(*args, text.weights) == pytest.approx(1)
     assert normalized_aopc(*args, -text.weights) == pytest.approx(0, abs=1e-12)
     assert 0.1 < np.mean([normalized_aopc(*args, scores) for scores in random]) < 0.9
@@ -195,7 +233,12 @@ def every_aopc(predict, ids, keep):
     """AOPC of every order there is."""
     free = [i for i in range(len(ids)) if not keep[i]]
     for order in itertools.permutations(free):
-        yield aopc(predict, ids, keep, [order.index(i) * -1.0 if i in order else 0.0 for i in range(len(ids))])
+        yield aopc(
+            predict,
+            ids,
+            keep,
+            [order.index(i) * -1.0 if i in order else 0.0 for i in range(len(ids))],
+        )
 
 
 @pytest.mark.parametrize(("n", "beam"), [(4, 1), (5, 10)])
@@ -209,12 +252,17 @@ def test_the_bounds_are_those_of_all_orders_for_few_tokens(seed, n, beam):
         return [table.setdefault(tuple(ids), rng.uniform()) for ids in inputs]
 
     found = [*every_aopc(predict, range(n), [False] * n)]
-    assert aopc_bounds(predict, range(n), [False] * n, beam=beam) == pytest.approx((min(found), max(found)))
+    assert aopc_bounds(predict, range(n), [False] * n, beam=beam) == pytest.approx(
+        (min(found), max(found))
+    )
 
 
 def test_a_narrow_beam_misses_orders_and_the_scores_own_order_moves_the_bounds():
     def trap(inputs):  # only after the tokens that change nothing at first does it pay
-        return [1.0 if len(ids) > 3 else 0.0 if {*ids} <= {0, 1, 2} else 0.9 - 0.01 * len(ids) for ids in inputs]
+        return [
+            1.0 if len(ids) > 3 else 0.0 if {*ids} <= {0, 1, 2} else 0.9 - 0.01 * len(ids)
+            for ids in inputs
+        ]
 
     args = trap, range(6), [False] * 6
     scores = [0, 1, 2, 3, 4, 5]
@@ -225,12 +273,18 @@ def test_a_narrow_beam_misses_orders_and_the_scores_own_order_moves_the_bounds()
 def test_bounds_that_are_equal_up_to_rounding_are_no_scale():
     assert math.isnan(normalized_aopc(lambda inputs: [0.7] * len(inputs), IDS, KEEP, BEST))
     noise = np.random.default_rng(0)
-    assert math.isnan(normalized_aopc(lambda inputs: 0.7 + 1e-8 * noise.normal(size=len(inputs)), IDS, KEEP, BEST))
+    assert math.isnan(
+        normalized_aopc(lambda inputs: 0.7 + 1e-8 * noise.normal(size=len(inputs)), IDS, KEEP, BEST)
+    )
 
 
 def test_many_metrics_are_answered_together_and_each_question_is_asked_once():
     text = Text(0)
-    cases = [(found, scores) for found in METRICS.values() for scores in (text.weights, -text.weights, text.weights**2)]
+    cases = [
+        (found, scores)
+        for found in METRICS.values()
+        for scores in (text.weights, -text.weights, text.weights**2)
+    ]
     together = Recorded(text)
     values = answer((found.ask(text.ids, text.keep, scores) for found, scores in cases), together)
     assert values == [found(text, text.ids, text.keep, scores) for found, scores in cases]
@@ -239,7 +293,9 @@ def test_many_metrics_are_answered_together_and_each_question_is_asked_once():
     alone = Recorded(text)
     for found, scores in cases:
         found(alone, text.ids, text.keep, scores)
-    assert len(together.calls) == 1 + 1 + 8  # the scores' own order, the whole text, eight tokens one by one
+    assert (
+        len(together.calls) == 1 + 1 + 8
+    )  # the scores' own order, the whole text, eight tokens one by one
     assert sum(map(len, together.calls)) < sum(map(len, alone.calls)) / 3
 
 
@@ -248,7 +304,10 @@ def test_questions_about_different_targets():
 
     def predict(inputs, targets):
         calls.append(targets)
-        return [p if target == "yes" else 1 - p for p, target in zip(additive(inputs), targets, strict=True)]
+        return [
+            p if target == "yes" else 1 - p
+            for p, target in zip(additive(inputs), targets, strict=True)
+        ]
 
     askings = [aopc.ask(IDS, KEEP, BEST) for _ in range(3)]
     yes, no, again = answer(askings, predict, ["yes", "no", "yes"])
@@ -273,7 +332,13 @@ def test_a_metric_of_ones_own(monkeypatch):
     assert {"first_token": first_token} == alti.metrics.registry.METRICS
     assert first_token.__name__ == "first_token"
     assert first_token.__doc__ == "What the first token is worth."
-    assert list(inspect.signature(first_token).parameters) == ["predict", "ids", "keep", "scores", "scale"]
+    assert list(inspect.signature(first_token).parameters) == [
+        "predict",
+        "ids",
+        "keep",
+        "scores",
+        "scale",
+    ]
     assert first_token(lambda inputs: [sum(ids) for ids in inputs], [5, 2], [], [], scale=2) == 10
     with pytest.raises(TypeError, match="unexpected keyword argument 'size'"):
         first_token(additive, IDS, KEEP, BEST, size=3)
@@ -281,19 +346,35 @@ def test_a_metric_of_ones_own(monkeypatch):
 
 def test_the_table_holds_the_faithfulness_metrics():
     names = {"aopc", "comprehensiveness", "normalized_aopc", "probability_drop", "sufficiency"}
-    assert {name for name, found in METRICS.items() if isinstance(found, Faithfulness)} == names == {*METRICS}
-    assert alti.metrics.__all__ == sorted(alti.metrics.__all__, key=lambda name: (not name.isupper(), name))
+    assert (
+        {name for name, found in METRICS.items() if isinstance(found, Faithfulness)}
+        == names
+        == {*METRICS}
+    )
+    assert alti.metrics.__all__ == sorted(
+        alti.metrics.__all__, key=lambda name: (not name.isupper(), name)
+    )
 
 
 def test_wrong_arguments():
     wrong = {
         "5 ids, 5 keep and 2 scores are not of one text": lambda: aopc(additive, IDS, KEEP, [1, 2]),
-        "a share of 5 of the tokens does not exist": lambda: sufficiency(additive, IDS, KEEP, BEST, bins=[5]),
-        "scores with nan have no ranking": lambda: aopc(additive, IDS, KEEP, [1, math.nan, 2, 3, 4]),
-        r"scores of shape \[1, 5\] are not a vector": lambda: aopc(additive, IDS, KEEP, torch.zeros(1, 5)),
-        "predict returned 1 values for 4 inputs": lambda: aopc(lambda inputs: [0.5], IDS, KEEP, BEST),
+        "a share of 5 of the tokens does not exist": lambda: sufficiency(
+            additive, IDS, KEEP, BEST, bins=[5]
+        ),
+        "scores with nan have no ranking": lambda: aopc(
+            additive, IDS, KEEP, [1, math.nan, 2, 3, 4]
+        ),
+        r"scores of shape \[1, 5\] are not a vector": lambda: aopc(
+            additive, IDS, KEEP, torch.zeros(1, 5)
+        ),
+        "predict returned 1 values for 4 inputs": lambda: aopc(
+            lambda inputs: [0.5], IDS, KEEP, BEST
+        ),
         "beam = 0 searches nothing": lambda: normalized_aopc(additive, IDS, KEEP, BEST, beam=0),
-        "steps = -1 is no number of tokens": lambda: probability_drop(additive, IDS, KEEP, BEST, steps=-1),
+        "steps = -1 is no number of tokens": lambda: probability_drop(
+            additive, IDS, KEEP, BEST, steps=-1
+        ),
         "1 metrics and 2 targets": lambda: answer([aopc.ask(IDS, KEEP, BEST)], additive, [0, 1]),
         "2 and 3 scores are not of one text": lambda: spearman([1, 2], [1, 2, 3]),
         "2 scores and a rationale of 3 tokens": lambda: token_f1([1, 2], [1, 0, 0]),
@@ -323,7 +404,11 @@ def test_spearman_by_hand():
 
 def test_agreement_by_hand():
     a, b, c = [1, 2, 3], [3, 2, 1], [1, 3, 2]
-    models = [[a, a, [7]], [a, b, [8]], [c, b, [9]]]  # the text of one token has no rank correlation
+    models = [
+        [a, a, [7]],
+        [a, b, [8]],
+        [c, b, [9]],
+    ]  # the text of one token has no rank correlation
     found = agreement(models)
     np.testing.assert_allclose(found, [[1, 0, -0.25], [0, 1, 0.75], [-0.25, 0.75, 1]])
     np.testing.assert_allclose(pairs(found), [0, -0.25, 0.75])
@@ -365,7 +450,9 @@ def test_average_precision_by_hand():
     assert average_precision([1, 2, 3, 4], [1, 0, 0, 0]) == 1 / 4
     assert average_precision([0, 0, 0, 0], [1, 0, 0, 0]) == 1 / 4  # all come in together
     assert average_precision([2, 1, 1, 0], [0, 1, 0, 1]) == pytest.approx((1 / 3 + 2 / 4) / 2)
-    assert average_precision([0.1, 0.4, 0.35, 0.8], [False, False, True, True]) == pytest.approx(0.8333, abs=1e-4)
+    assert average_precision([0.1, 0.4, 0.35, 0.8], [False, False, True, True]) == pytest.approx(
+        0.8333, abs=1e-4
+    )
 
 
 def test_token_f1_by_hand():
@@ -386,7 +473,9 @@ def test_cosine_by_hand():
     vectors = torch.tensor([[1.0, 0], [0, 2], [3, 3]])
     assert cosine(vectors) == pytest.approx(2 * 0.5**0.5 / 3)  # 0, √½, √½
     assert cosine(vectors, torch.tensor([True, False, True])) == pytest.approx(0.5**0.5)
-    assert cosine(torch.tensor([[1.0, 0], [0, 0], [-1, 0]])) == pytest.approx(-1)  # zero points nowhere
+    assert cosine(torch.tensor([[1.0, 0], [0, 0], [-1, 0]])) == pytest.approx(
+        -1
+    )  # zero points nowhere
     assert math.isnan(cosine(vectors[:1]))
     assert math.isnan(cosine(vectors, torch.zeros(3).bool()))
 
@@ -394,7 +483,9 @@ def test_cosine_by_hand():
 def pairwise(vectors):
     """The mean cosine by a loop over pairs; nan without one."""
     real = [v for v in vectors if v.norm() > 0]
-    found = [float(torch.cosine_similarity(a, b, dim=0)) for a, b in itertools.combinations(real, 2)]
+    found = [
+        float(torch.cosine_similarity(a, b, dim=0)) for a, b in itertools.combinations(real, 2)
+    ]
     return np.mean(found) if found else math.nan
 
 
@@ -413,7 +504,8 @@ ANISOTROPIC = {
     "padded": random_block(padded=True),
     "cross": random_block(targets=5, sources=8, cross=True),
     "cross, padded targets": replace(
-        random_block(targets=6, sources=3, cross=True), mask=torch.arange(6) < torch.tensor([[6], [2]])
+        random_block(targets=6, sources=3, cross=True),
+        mask=torch.arange(6) < torch.tensor([[6], [2]]),
     ),
     "some rows": random_block(padded=True).rows(torch.tensor([[6, 0, 3], [1, 3, 2]])),
 }
@@ -439,4 +531,6 @@ def test_anisotropy_in_lower_precision(dtype, atol):
 
 def _shrunk(block):
     """The same directions, but vectors so short that the inverse of their length leaves the range of float16."""
-    return replace(block, weight=block.weight / 64, residual=block.residual / 64, output=block.output / 64)
+    return replace(
+        block, weight=block.weight / 64, residual=block.residual / 64, output=block.output / 64
+    )

@@ -59,7 +59,12 @@ def random_block(
         mask=mask,
     )
     block = replace(block, output=block.rebuilt())
-    return Block(*(t.to(dtype) if isinstance(t, Tensor) and t.is_floating_point() else t for t in _fields(block)))
+    return Block(
+        *(
+            t.to(dtype) if isinstance(t, Tensor) and t.is_floating_point() else t
+            for t in _fields(block)
+        )
+    )
 
 
 def _fields(block: Block):
@@ -70,7 +75,10 @@ def textbook(block: Block, p: int) -> tuple[Tensor, Tensor]:
     """Contributions and Norms with a loop over every number of the formulas."""
     batch, heads, targets, sources = block.attn.shape
     columns = sources + block.cross
-    c, n = torch.zeros(batch, targets, columns).double(), torch.zeros(batch, targets, columns).double()
+    c, n = (
+        torch.zeros(batch, targets, columns).double(),
+        torch.zeros(batch, targets, columns).double(),
+    )
     for b in range(batch):
         for i in range(targets):
             if block.mask is not None and not block.mask[b, i]:
@@ -80,7 +88,9 @@ def textbook(block: Block, p: int) -> tuple[Tensor, Tensor]:
                 t = torch.zeros_like(y)
                 if j < sources:
                     for h in range(heads):
-                        t = t + block.scale[b, i] * block.attn[b, h, i, j] * (block.value[b, h, j] @ block.weight[h])
+                        t = t + block.scale[b, i] * block.attn[b, h, i, j] * (
+                            block.value[b, h, j] @ block.weight[h]
+                        )
                 if j == (sources if block.cross else i):
                     t = t + block.residual[b, i]
                 c[b, i, j] = max(0.0, y.norm(p) - (y - t).norm(p))
@@ -107,7 +117,8 @@ BLOCKS = {
     "padded": random_block(padded=True),
     "cross": random_block(targets=5, sources=8, cross=True),
     "cross, padded targets": replace(
-        random_block(targets=6, sources=3, cross=True), mask=torch.arange(6) < torch.tensor([[6], [2]])
+        random_block(targets=6, sources=3, cross=True),
+        mask=torch.arange(6) < torch.tensor([[6], [2]]),
     ),
     "nine heads, odd width": random_block(heads=9, width=61, targets=13),
     "one large dimension": _with_one_large_dimension(random_block()),
@@ -117,7 +128,9 @@ BLOCKS = {
 def kernels(*tasks: str) -> list[tuple[str, str]]:
     """The kernels that run here, with each of the tasks they can do."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    here = {name: kernel for name, kernel in alti.KERNELS.items() if kernel.device in (None, device)}
+    here = {
+        name: kernel for name, kernel in alti.KERNELS.items() if kernel.device in (None, device)
+    }
     return [(name, task) for name, kernel in here.items() for task in tasks if task in kernel.tasks]
 
 
@@ -126,14 +139,18 @@ def kernels(*tasks: str) -> list[tuple[str, str]]:
 def test_contributions_are_the_formula(name, kernel, task):
     p = int(task[1])
     expected, _ = textbook(BLOCKS[name], p)
-    torch.testing.assert_close(alti.contributions(BLOCKS[name], p=p, kernel=kernel), expected, rtol=0, atol=1e-10)
+    torch.testing.assert_close(
+        alti.contributions(BLOCKS[name], p=p, kernel=kernel), expected, rtol=0, atol=1e-10
+    )
 
 
 @pytest.mark.parametrize(("kernel", "task"), kernels("lengths"))
 @pytest.mark.parametrize("name", BLOCKS)
 def test_norms_are_the_formula(name, kernel, task):
     _, expected = textbook(BLOCKS[name], 1)
-    torch.testing.assert_close(alti.norms(BLOCKS[name], kernel=kernel), expected, rtol=0, atol=1e-10)
+    torch.testing.assert_close(
+        alti.norms(BLOCKS[name], kernel=kernel), expected, rtol=0, atol=1e-10
+    )
 
 
 SHAPES = [  # batch, heads, targets, sources, width
@@ -154,8 +171,13 @@ def test_kernels_equal_the_reference(shape, kind, kernel, task, monkeypatch):
     batch, heads, targets, sources, width = shape
     monkeypatch.setattr("alti.mix.kernels.blocked.SLICE", 7 * batch * targets * width)
     monkeypatch.setattr("alti.mix.kernels.gram.SLICE", 7 * batch * targets * heads)
-    options = {"padded": kind == "padded" and targets == sources, "causal": kind == "causal" and targets == sources}
-    block = random_block(batch, heads, targets, sources, width=width, cross=targets != sources, **options)
+    options = {
+        "padded": kind == "padded" and targets == sources,
+        "causal": kind == "causal" and targets == sources,
+    }
+    block = random_block(
+        batch, heads, targets, sources, width=width, cross=targets != sources, **options
+    )
     if kind == "large dimension":
         block = _with_one_large_dimension(block)
 
@@ -169,7 +191,12 @@ def test_kernels_equal_the_reference(shape, kind, kernel, task, monkeypatch):
     expected = measured(block, "reference")
     torch.testing.assert_close(measured(block, kernel), expected, rtol=0, atol=1e-10)
     if kernel != "reference":  # the definition takes the difference of two large sums
-        single = Block(*(t.float() if isinstance(t, Tensor) and t.is_floating_point() else t for t in _fields(block)))
+        single = Block(
+            *(
+                t.float() if isinstance(t, Tensor) and t.is_floating_point() else t
+                for t in _fields(block)
+            )
+        )
         torch.testing.assert_close(measured(single, kernel).double(), expected, rtol=0, atol=2e-5)
 
 
@@ -177,7 +204,9 @@ def test_kernels_equal_the_reference(shape, kind, kernel, task, monkeypatch):
 def test_kernels_read_nothing_that_they_did_not_write(kernel, task, monkeypatch):
     """Fresh memory is full of NaN."""
     empty = torch.empty
-    monkeypatch.setattr(torch, "empty", lambda *shape, **options: empty(*shape, **options).fill_(torch.nan))
+    monkeypatch.setattr(
+        torch, "empty", lambda *shape, **options: empty(*shape, **options).fill_(torch.nan)
+    )
     test_kernels_equal_the_reference((2, 5, 37, 37, 52), "causal", kernel, task, monkeypatch)
 
 
@@ -219,11 +248,15 @@ def test_a_row_without_information_is_the_identity(kernel, task, cross):
 
 @pytest.mark.parametrize(("kernel", "task"), kernels("l1", "l2", "lengths"))
 def test_zeros_give_no_nan(kernel, task):
-    zero = Block(*(torch.zeros_like(t) if isinstance(t, Tensor) else t for t in _fields(random_block())))
+    zero = Block(
+        *(torch.zeros_like(t) if isinstance(t, Tensor) else t for t in _fields(random_block()))
+    )
     zero = replace(zero, scale=zero.scale + 1)
     measure = alti.norms if task == "lengths" else alti.contributions
     options = {} if task == "lengths" else {"p": int(task[1])}
-    assert torch.equal(measure(zero, kernel=kernel, **options), torch.eye(7).double().expand(2, 7, 7))
+    assert torch.equal(
+        measure(zero, kernel=kernel, **options), torch.eye(7).double().expand(2, 7, 7)
+    )
 
 
 def test_the_terms_are_summed_before_they_can_cancel():
@@ -278,7 +311,10 @@ def test_a_larger_tolerance_leaves_more_out():
     block = replace(block, attn=(12 * block.attn.log()).softmax(-1))
     block = replace(block, output=block.rebuilt())
     exact = alti.contributions(block)
-    changes = [float((exact - alti.contributions(block, tol=tol)).abs().sum(-1).max()) for tol in (1e-3, 1e-2, 1e-1, 1)]
+    changes = [
+        float((exact - alti.contributions(block, tol=tol)).abs().sum(-1).max())
+        for tol in (1e-3, 1e-2, 1e-1, 1)
+    ]
     assert changes == sorted(changes)
     assert changes[0] < changes[-1]
 
@@ -289,12 +325,19 @@ def test_wrong_options():
         alti.contributions(block, tol=-1)
     with pytest.raises(alti.UsageError, match=r"p = 3 is not a norm of ALTI: give 1 .* or 2"):
         alti.contributions(block, p=3)
-    with pytest.raises(alti.UsageError, match="kernel = 'cuda' does not exist: choose auto, numba, blocked, reference"):
+    with pytest.raises(
+        alti.UsageError,
+        match="kernel = 'cuda' does not exist: choose auto, numba, blocked, reference",
+    ):
         alti.contributions(block, kernel="cuda")
-    with pytest.raises(alti.UsageError, match="kernel = 'gram' computes no l1 in float64 on cpu: choose auto, numba"):
+    with pytest.raises(
+        alti.UsageError,
+        match="kernel = 'gram' computes no l1 in float64 on cpu: choose auto, numba",
+    ):
         alti.contributions(block, kernel="gram")
     with pytest.raises(
-        alti.UsageError, match="kernel = 'numba' computes no lengths in float64 on cpu: choose auto, gram, blocked"
+        alti.UsageError,
+        match="kernel = 'numba' computes no lengths in float64 on cpu: choose auto, gram, blocked",
     ):
         alti.norms(block, kernel="numba")
     with pytest.raises(alti.UsageError, match="at least one layer"):
@@ -306,7 +349,11 @@ def test_the_environment_chooses_the_kernel(monkeypatch):
     monkeypatch.setenv("ALTI_KERNEL", "no-such-kernel")
     with pytest.raises(alti.UsageError, match="ALTI_KERNEL = 'no-such-kernel'"):
         alti.contributions(block)
-    assert alti.contributions(block, kernel="reference").shape == (2, 7, 7)  # an argument has the last word
+    assert alti.contributions(block, kernel="reference").shape == (
+        2,
+        7,
+        7,
+    )  # an argument has the last word
     monkeypatch.setenv("ALTI_KERNEL", "reference")
     monkeypatch.setattr("alti.mix.kernels.numba.proximity", None)
     assert alti.contributions(block).shape == (2, 7, 7)
@@ -314,7 +361,11 @@ def test_the_environment_chooses_the_kernel(monkeypatch):
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names x86 features")
 def test_numba_on_a_processor_with_shorter_vectors(tmp_path):
-    older = {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx2,+fma,+avx", "NUMBA_CACHE_DIR": str(tmp_path)}
+    older = {
+        "NUMBA_CPU_NAME": "haswell",
+        "NUMBA_CPU_FEATURES": "+avx2,+fma,+avx",
+        "NUMBA_CACHE_DIR": str(tmp_path),
+    }
     code = (
         "from test_mixing import *\n"
         "from alti.mix.kernels import numba\n"
@@ -342,13 +393,19 @@ def test_numba_leaves_torchs_threads_alone(monkeypatch):
 
 
 def test_without_numba_another_kernel_is_used_and_that_is_said_once(monkeypatch):
-    monkeypatch.setitem(sys.modules, "alti.mix.kernels.numba", None)  # as if it could not be imported
+    monkeypatch.setitem(
+        sys.modules, "alti.mix.kernels.numba", None
+    )  # as if it could not be imported
     alti.mix.kernels.works.cache_clear()
     block = random_block()
     try:
-        with pytest.warns(UserWarning, match="the numba kernel does not work here .*: using a slower one"):
+        with pytest.warns(
+            UserWarning, match="the numba kernel does not work here .*: using a slower one"
+        ):
             found = alti.contributions(block)
-        torch.testing.assert_close(found, alti.contributions(block))  # warnings are errors: none the second time
+        torch.testing.assert_close(
+            found, alti.contributions(block)
+        )  # warnings are errors: none the second time
         with pytest.raises(ImportError):
             alti.contributions(block, kernel="numba")
     finally:
@@ -371,7 +428,8 @@ def test_cross_attention_of_a_model(family):
 
 def test_a_gpu_in_float64_takes_a_kernel_that_computes_in_it():
     assert (
-        alti.mix.kernels.pick("auto", "l1", torch.device("cuda"), torch.float64).__name__ == "alti.mix.kernels.blocked"
+        alti.mix.kernels.pick("auto", "l1", torch.device("cuda"), torch.float64).__name__
+        == "alti.mix.kernels.blocked"
     )
 
 

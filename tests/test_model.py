@@ -37,8 +37,12 @@ def test_load_and_explain(model):
 
 
 def test_one_function_is_one_call_of_the_model(model):
-    direct = alti.explain(model.model, model.tokenizer, "a long film", method="norms", target="negative")
-    assert torch.equal(direct.scores, model.explain("a long film", method="norms", target="negative").scores)
+    direct = alti.explain(
+        model.model, model.tokenizer, "a long film", method="norms", target="negative"
+    )
+    assert torch.equal(
+        direct.scores, model.explain("a long film", method="norms", target="negative").scores
+    )
     pair = alti.explain(model.model, model.tokenizer, "a long film", "the plot", p=2)
     assert pair.text_pair == "the plot"
     assert pair.options == {"p": 2}
@@ -68,26 +72,36 @@ def test_many_texts_come_in_their_order(model, batch_size, layers):
             torch.testing.assert_close(one.layers, alone.layers, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize(("family", "kind"), [("gpt2", "bpe"), ("llama", "bpe"), ("roberta", "wordpiece")])
+@pytest.mark.parametrize(
+    ("family", "kind"), [("gpt2", "bpe"), ("llama", "bpe"), ("roberta", "wordpiece")]
+)
 def test_many_texts_of_other_families(family, kind):
     head = "AutoModelForCausalLM" if kind == "bpe" else "AutoModelForMaskedLM"
     model = alti.Model(
-        tiny.speaking(family, head, kind, pad_token_id=None if kind == "bpe" else 0), tiny.tokenizer(kind)
+        tiny.speaking(family, head, kind, pad_token_id=None if kind == "bpe" else 0),
+        tiny.tokenizer(kind),
     )
     options = {} if kind == "bpe" else {"position": 1}
     for text, one in zip(TEXTS, model.explain_all(TEXTS, **options), strict=True):
-        torch.testing.assert_close(one.scores, model.explain(text, **options).scores, rtol=0, atol=1e-5)
+        torch.testing.assert_close(
+            one.scores, model.explain(text, **options).scores, rtol=0, atol=1e-5
+        )
 
 
 def test_a_classifier_that_cannot_take_batches():
     model = alti.Model(
-        tiny.speaking("gpt2", "AutoModelForSequenceClassification", "bpe", pad_token_id=None), tiny.tokenizer("bpe")
+        tiny.speaking("gpt2", "AutoModelForSequenceClassification", "bpe", pad_token_id=None),
+        tiny.tokenizer("bpe"),
     )
     assert [one.text for one in model.explain_all(TEXTS[:5])] == TEXTS[:5]
 
 
 def test_many_pairs(model):
-    pairs = [("a long film", "the plot"), ("the acting", "it is better"), ("fact", "a clever fiction")]
+    pairs = [
+        ("a long film", "the plot"),
+        ("the acting", "it is better"),
+        ("fact", "a clever fiction"),
+    ]
     for (text, other), one in zip(pairs, model.explain_all(pairs), strict=True):
         torch.testing.assert_close(one.scores, model.explain(text, other).scores, rtol=0, atol=1e-5)
 
@@ -114,7 +128,9 @@ def test_texts_are_read_as_results_are_taken(model):
 
 @pytest.mark.parametrize("layers", [False, True])
 def test_nothing_before_a_bad_text_is_lost(model, layers):
-    results = model.explain_all(["a long film", "the plot", "fiction", " ", "fact"], batch_size=2, layers=layers)
+    results = model.explain_all(
+        ["a long film", "the plot", "fiction", " ", "fact"], batch_size=2, layers=layers
+    )
     texts = []
     with pytest.raises(alti.UsageError, match="text is empty"):
         texts.extend(one.text for one in results)
@@ -149,7 +165,9 @@ def test_batches_before_one_that_fails_are_not_lost(model, monkeypatch):
     monkeypatch.setitem(alti.METHODS, "alti", failing)
     found = []
     with pytest.raises(alti.AltiError, match="out of memory"):
-        found.extend(one.text for one in model.explain_all(["a", "b", "clever " * 12, "c"], batch_size=1))
+        found.extend(
+            one.text for one in model.explain_all(["a", "b", "clever " * 12, "c"], batch_size=1)
+        )
     assert found == ["a", "b"]
 
 
@@ -157,7 +175,8 @@ def test_texts_that_are_too_long(model):
     text = "clever " * 60
     count = len(model.tokenizer(text)["input_ids"])
     with pytest.raises(
-        alti.UsageError, match=rf"has {count} tokens, {count - 40} more than the 40 that the model takes"
+        alti.UsageError,
+        match=rf"has {count} tokens, {count - 40} more than the 40 that the model takes",
     ):
         model.explain(text)
     found = model.explain(text, truncate=True)
@@ -189,7 +208,9 @@ def test_a_model_with_no_room_for_any_word():
 
 
 def test_roberta_counts_its_positions_from_behind_the_padding():
-    model = alti.Model(tiny.speaking("roberta", "AutoModel", max_position_embeddings=12), tiny.tokenizer())
+    model = alti.Model(
+        tiny.speaking("roberta", "AutoModel", max_position_embeddings=12), tiny.tokenizer()
+    )
     length = 11  # pad_token_id = 0: the first row of the table belongs to no token
     assert len(model.explain("clever " * 30, truncate=True)) == length
 
@@ -208,7 +229,9 @@ def test_empty_texts(model, text):
 
 
 def test_wrong_types(model):
-    with pytest.raises(alti.UsageError, match="text is list, expected a str: for several texts use explain_all"):
+    with pytest.raises(
+        alti.UsageError, match="text is list, expected a str: for several texts use explain_all"
+    ):
         model.explain(["a", "b"])
     with pytest.raises(alti.UsageError, match="texts is one str"):
         model.explain_all("a long film")
@@ -337,7 +360,10 @@ def test_out_of_memory_is_one_sentence(model, monkeypatch):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
 
     monkeypatch.setitem(alti.METHODS, "alti", exhausted)
-    with pytest.raises(alti.AltiError, match=r"out of memory on cpu with 1 texts of up to \d+ tokens: use a smaller"):
+    with pytest.raises(
+        alti.AltiError,
+        match=r"out of memory on cpu with 1 texts of up to \d+ tokens: use a smaller",
+    ):
         model.explain("a long film")
 
 
@@ -354,7 +380,8 @@ def test_the_exactness_check_is_part_of_explain(model, monkeypatch):
 
 def test_unknown_models(tmp_path):
     with pytest.raises(
-        alti.UsageError, match=r"model '/no/such/model' does not exist: give a folder .*, or a hub name"
+        alti.UsageError,
+        match=r"model '/no/such/model' does not exist: give a folder .*, or a hub name",
     ):
         alti.load("/no/such/model")
     with pytest.raises(alti.LoadError, match=r"the hub model no-such/model could not be loaded: "):
@@ -406,7 +433,10 @@ def test_unsupported_families(folder, tmp_path, name):
     shutil.copytree(folder, tmp_path / "m")
     config = json.loads((folder / "config.json").read_text())
     (tmp_path / "m" / "config.json").write_text(json.dumps({**config, "model_type": name}))
-    with pytest.raises(alti.UnsupportedModelError, match=f"does not know the model family '{name}': it reads albert, "):
+    with pytest.raises(
+        alti.UnsupportedModelError,
+        match=f"does not know the model family '{name}': it reads albert, ",
+    ):
         alti.load(tmp_path / "m")
 
 
@@ -416,7 +446,8 @@ def test_a_checkpoint_without_weights_for_its_head(tmp_path):
     config.architectures = ["BertForSequenceClassification"]
     config.save_pretrained(tmp_path)
     with pytest.warns(
-        UserWarning, match="no weights for the head of BertForSequenceClassification: loaded without a head"
+        UserWarning,
+        match="no weights for the head of BertForSequenceClassification: loaded without a head",
     ):
         model = alti.load(tmp_path)
     assert model.explain("a long film").label is None
@@ -428,7 +459,10 @@ def test_a_head_that_transformers_does_not_have(tmp_path):
         config = BertConfig.from_pretrained(tmp_path)
         config.architectures = [name]
         config.save_pretrained(tmp_path)
-        with pytest.warns(UserWarning, match=f"names {name}, which transformers does not have: loaded without a head"):
+        with pytest.warns(
+            UserWarning,
+            match=f"names {name}, which transformers does not have: loaded without a head",
+        ):
             alti.load(tmp_path)
 
 
@@ -438,7 +472,8 @@ def test_a_config_that_leaves_layers_out(tmp_path):
     config.num_hidden_layers = 2
     config.save_pretrained(tmp_path)
     with pytest.warns(
-        UserWarning, match=r"weights of layers that its config leaves out, such as bert\.encoder\.layer\.2"
+        UserWarning,
+        match=r"weights of layers that its config leaves out, such as bert\.encoder\.layer\.2",
     ):
         alti.load(tmp_path)
 
@@ -447,7 +482,9 @@ def test_devices_and_dtypes(folder):
     with pytest.raises(alti.UsageError, match="device 'tpu' is not there: this machine has cpu"):
         alti.load(folder, device="tpu")
     if not torch.cuda.is_available():
-        with pytest.raises(alti.UsageError, match="device 'cuda' is not there: this machine has cpu"):
+        with pytest.raises(
+            alti.UsageError, match="device 'cuda' is not there: this machine has cpu"
+        ):
             alti.load(folder, device="cuda")
     with pytest.raises(alti.UsageError, match="dtype 'float33' does not exist: give float32"):
         alti.load(folder, dtype="float33")

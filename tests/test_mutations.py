@@ -19,7 +19,9 @@ import tiny
 def mutated(family: str, monkeypatch: pytest.MonkeyPatch, **changes: object) -> None:
     """Change a family's entry in FAMILIES."""
     entry = alti.FAMILIES[family]
-    stacks = tuple(replace(s, sites=tuple(replace(site, **changes) for site in s.sites)) for s in entry.stacks)
+    stacks = tuple(
+        replace(s, sites=tuple(replace(site, **changes) for site in s.sites)) for s in entry.stacks
+    )
     monkeypatch.setitem(alti.FAMILIES, family, replace(entry, stacks=stacks))
 
 
@@ -70,7 +72,9 @@ def test_a_wrong_second_norm_is_caught(family, monkeypatch):
     mutated(family, monkeypatch, ffn_norm=stack.sites[0].norm)
     model = tiny.build(family)
     assert max(alti.check(model, tiny.inputs(model))) < 1e-12
-    with pytest.raises(alti.DecompositionError, match="ffn_norm that is not computed after the block"):
+    with pytest.raises(
+        alti.DecompositionError, match="ffn_norm that is not computed after the block"
+    ):
         alti.check(model, tiny.inputs(model), through="ffn")
 
 
@@ -100,7 +104,9 @@ def test_a_last_site_that_is_missing_is_caught(monkeypatch):
 def test_layers_in_another_place_are_caught(monkeypatch):
     (stack,) = alti.FAMILIES["bert"].stacks
     monkeypatch.setitem(alti.FAMILIES, "bert", Family((replace(stack, blocks="encoder.blocks"),)))
-    with pytest.raises(alti.DecompositionError, match=r"BertModel has no layers at the Stack\.blocks"):
+    with pytest.raises(
+        alti.DecompositionError, match=r"BertModel has no layers at the Stack\.blocks"
+    ):
         alti.check(model := tiny.build("bert"), tiny.inputs(model))
 
 
@@ -113,7 +119,10 @@ POST_NORM = ["bert", "distilbert", "albert", "mpnet", "bart"]
 def test_forgotten_scale_is_caught(family, monkeypatch):
     norm = affine.norm
     monkeypatch.setattr(
-        carrying, "norm", lambda *args: replace(norm(*args), scale=torch.ones_like(norm(*args).scale)), raising=True
+        carrying,
+        "norm",
+        lambda *args: replace(norm(*args), scale=torch.ones_like(norm(*args).scale)),
+        raising=True,
     )
     assert_caught(family)
 
@@ -122,14 +131,18 @@ def test_forgotten_scale_is_caught(family, monkeypatch):
 def test_sample_deviation_instead_of_the_population_one_is_caught(family, monkeypatch):
     norm = affine.norm
     factor = ((tiny.WIDTH - 1) / tiny.WIDTH) ** 0.5
-    monkeypatch.setattr(carrying, "norm", lambda *args: replace(norm(*args), scale=norm(*args).scale * factor))
+    monkeypatch.setattr(
+        carrying, "norm", lambda *args: replace(norm(*args), scale=norm(*args).scale * factor)
+    )
     assert_caught(family)
 
 
 @pytest.mark.parametrize("family", ["bert", "gemma2"])
 def test_a_norm_that_is_not_centred_as_the_model_does_is_caught(family, monkeypatch):
     norm = affine.norm
-    monkeypatch.setattr(carrying, "norm", lambda *args: replace(norm(*args), centred=not norm(*args).centred))
+    monkeypatch.setattr(
+        carrying, "norm", lambda *args: replace(norm(*args), centred=not norm(*args).centred)
+    )
     assert_caught(family)
 
 
@@ -172,7 +185,11 @@ def test_a_transposed_projection_is_caught(family, monkeypatch):
 
 @pytest.mark.parametrize(
     "family",
-    [f for f in tiny.CONFIGS if f not in ("t5", "gemma", "gemma2", "gemma3_text", "olmo2", "phi3", "mistral", "qwen2")],
+    [
+        f
+        for f in tiny.CONFIGS
+        if f not in ("t5", "gemma", "gemma2", "gemma3_text", "olmo2", "phi3", "mistral", "qwen2")
+    ],
 )
 def test_a_forgotten_bias_is_caught(family, monkeypatch):
     def unbiased(*args):
@@ -270,12 +287,16 @@ def test_lora_is_read_through_itself(family):
     peft = pytest.importorskip("peft")
     torch.manual_seed(0)
     names = {"llama": ["o_proj", "v_proj"], "gpt2": ["c_proj", "c_attn"]}[family]
-    config = peft.LoraConfig(r=2, target_modules=names, init_lora_weights=False, fan_in_fan_out=family == "gpt2")
+    config = peft.LoraConfig(
+        r=2, target_modules=names, init_lora_weights=False, fan_in_fan_out=family == "gpt2"
+    )
     model = peft.get_peft_model(tiny.build(family), config).double().eval()
     plain = tiny.build(family)
     batch = tiny.inputs(plain)
     assert max(alti.check(model, batch)) < 1e-12
-    assert not torch.allclose(alti.trace(model, batch)[0].weight, alti.trace(plain, batch)[0].weight)
+    assert not torch.allclose(
+        alti.trace(model, batch)[0].weight, alti.trace(plain, batch)[0].weight
+    )
 
 
 def test_virtual_tokens_are_refused():
@@ -289,13 +310,23 @@ def test_virtual_tokens_are_refused():
 def test_chunked_feed_forward_layers():
     model = tiny.build("bert", chunk_size_feed_forward=1)
     assert max(alti.check(model, tiny.inputs(model))) < 1e-12
-    with pytest.raises(alti.UnsupportedModelError, match="in chunks: load it with chunk_size_feed_forward=0"):
+    with pytest.raises(
+        alti.UnsupportedModelError, match="in chunks: load it with chunk_size_feed_forward=0"
+    ):
         alti.check(model, tiny.inputs(model), through="ffn")
 
 
 def test_site_paths_are_all_its_module_fields():
     site = Site(
-        "a", norm="b", then="c", parallel="d", branch_norm="e", residual="f", ffn_norm="g", probs="h", value="i"
+        "a",
+        norm="b",
+        then="c",
+        parallel="d",
+        branch_norm="e",
+        residual="f",
+        ffn_norm="g",
+        probs="h",
+        value="i",
     )
     assert list(site.paths().values()) == list("abcdefghi")
     assert overhear.PREFIX == "alti_over_"

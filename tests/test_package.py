@@ -33,7 +33,11 @@ ROOMS = (  # a module imports from its own room and from earlier ones; "" holds 
 
 
 def name_of(path: Path) -> str:
-    return ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix("__init__").removesuffix(".")
+    return (
+        ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+        .removesuffix("__init__")
+        .removesuffix(".")
+    )
 
 
 NAMES = {name_of(path) for path in MODULES}
@@ -50,7 +54,11 @@ def imports(path: Path) -> set[str]:
     later = {id(node) for function in functions for node in ast.walk(function)}
     found = set()
     for node in ast.walk(tree):
-        if id(node) in later or not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("alti"):
+        if (
+            id(node) in later
+            or not isinstance(node, ast.ImportFrom)
+            or not (node.module or "").startswith("alti")
+        ):
             continue
         module = node.module.removeprefix("alti").removeprefix(".")
         inner = [f"{module}.{alias.name}".removeprefix(".") for alias in node.names]
@@ -84,7 +92,12 @@ def test_every_module_can_be_imported_and_every_public_name_is_still_there():
         "        importlib.import_module(module.name)\n"
         "print([name for name in alti.__all__ if type(getattr(alti, name)).__name__ == 'module'])\n"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "[]\n"
+    )
 
 
 def uses(word: str) -> set[str]:
@@ -92,7 +105,12 @@ def uses(word: str) -> set[str]:
 
 
 def test_hooks_and_heavy_libraries_have_one_place():
-    assert uses(r"register_forward") == {"read.walk", "read.exactness", "read.linear_view", "experiments.evaluate"}
+    assert uses(r"register_forward") == {
+        "read.walk",
+        "read.exactness",
+        "read.linear_view",
+        "experiments.evaluate",
+    }
     assert uses(r"AttentionInterface\.register") == {"read.attention_hook"}
     assert {room_of(name) for name in uses(r"import (typer|rich)|from (typer|rich)")} == {"cli"}
     assert uses(r"(?m)^(import|from) matplotlib") == {
@@ -117,7 +135,12 @@ def test_every_error_is_an_alti_error():
 
 def test_start_up_is_light():
     code = "import sys, alti.cli; print([m for m in ('torch', 'transformers', 'numpy') if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "[]\n"
+    )
     seconds = []
     for _ in range(3):
         start = time.perf_counter()
@@ -132,7 +155,9 @@ def test_version_is_the_packages():
 
 def test_functions_are_short():
     lengths = {
-        f"{name_of(path)}.{node.name}": sum(1 for _ in range(node.body[0].lineno, node.end_lineno + 1))
+        f"{name_of(path)}.{node.name}": sum(
+            1 for _ in range(node.body[0].lineno, node.end_lineno + 1)
+        )
         for path in MODULES
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.FunctionDef)

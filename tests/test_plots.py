@@ -51,7 +51,9 @@ def attribution(
     given = {
         "text": " ".join(names),
         "tokens": tuple(names),
-        "offsets": tuple((end - 1 - len(name), end - 1) for name, end in zip(names, ends, strict=True)),
+        "offsets": tuple(
+            (end - 1 - len(name), end - 1) for name, end in zip(names, ends, strict=True)
+        ),
         "scores": torch.rand(n, generator=chance) - 0.5 * signed,
         "special": torch.zeros(n, dtype=torch.bool),
         "method": "alti",
@@ -138,7 +140,9 @@ def test_words_are_bars_unless_tokens_are_asked_for():
                         special=torch.tensor([True, False, False]))  # fmt: skip
     assert names_of(plots.tokens(found).yaxis) == ["unlucky"]
     assert names_of(plots.tokens(found, words=False).yaxis) == ["[CLS]", "un", "##lucky"]
-    assert not plots.tokens(attribution(("[CLS]",), special=torch.tensor([True]))).patches  # no words, no bars
+    assert not plots.tokens(
+        attribution(("[CLS]",), special=torch.tensor([True]))
+    ).patches  # no words, no bars
 
 
 def test_of_many_bars_the_largest_are_shown():
@@ -168,8 +172,18 @@ def test_matrices_are_relevances_or_contributions():
 def test_layers_share_one_scale():
     panels = plots.layers(attribution(5, 7), contributions=True)
     assert len({ax.images[0].norm for ax in panels}) == 1
-    assert [bool(names_of(ax.yaxis)) for ax in panels] == [True, False, False, False, True, False, False]
-    assert [bool(names_of(ax.xaxis)) for ax in panels] == [False] * 3 + [True] * 4  # the lowest of each column
+    assert [bool(names_of(ax.yaxis)) for ax in panels] == [
+        True,
+        False,
+        False,
+        False,
+        True,
+        False,
+        False,
+    ]
+    assert [bool(names_of(ax.xaxis)) for ax in panels] == [False] * 3 + [
+        True
+    ] * 4  # the lowest of each column
 
 
 def test_names_that_do_not_fit_are_left_out():
@@ -178,16 +192,26 @@ def test_names_that_do_not_fit_are_left_out():
     assert names_of(plots.layers(attribution(200))[0].yaxis) == []
 
 
-@pytest.mark.parametrize(("n", "threshold"), [(5, 0.0), (5, 0.05), (5, 0.4), (5, 1.0), (200, 0.004)])
+@pytest.mark.parametrize(
+    ("n", "threshold"), [(5, 0.0), (5, 0.05), (5, 0.4), (5, 1.0), (200, 0.004)]
+)
 def test_edges_are_contributions_above_the_threshold(n, threshold):
     found = attribution(n, 2)
-    grey, blue = (c for c in plots.graph(found, threshold=threshold).collections if isinstance(c, LineCollection))
+    grey, blue = (
+        c
+        for c in plots.graph(found, threshold=threshold).collections
+        if isinstance(c, LineCollection)
+    )
     expected = (found.layers > threshold).sum().item()
     assert len(grey.get_segments()) == expected
     assert len(blue.get_segments()) <= expected  # without what could not be seen
     if n == 5 and expected:
-        starts = {(*np.rint(line[0]).astype(int), np.rint(line[-1])[1]) for line in grey.get_segments()}
-        assert starts == {(layer, j, i) for layer, i, j in (found.layers > threshold).nonzero().tolist()}
+        starts = {
+            (*np.rint(line[0]).astype(int), np.rint(line[-1])[1]) for line in grey.get_segments()
+        }
+        assert starts == {
+            (layer, j, i) for layer, i, j in (found.layers > threshold).nonzero().tolist()
+        }
 
 
 def test_the_graph_ends_in_the_scores():
@@ -205,13 +229,17 @@ def test_blue_lines_are_as_strong_as_what_passes():
     alphas = {tuple(np.rint(line[[0, -1], 1])): colour[3] for line, colour in zip(
         blue.get_segments(), blue.get_colors(), strict=True)}  # fmt: skip
     row = found.layers[0, 1] / found.layers[0, 1].max()
-    assert alphas == {(j, 1): pytest.approx(share**0.5) for j, share in enumerate(row.tolist()) if share > 0.001}
+    assert alphas == {
+        (j, 1): pytest.approx(share**0.5) for j, share in enumerate(row.tolist()) if share > 0.001
+    }
 
 
 @pytest.mark.parametrize("kind", VIEWS)
 @pytest.mark.parametrize("method", ["alti", "globenc"])
 def test_a_real_attribution_of_float64(kind, method):
-    model = alti.Model(tiny.speaking("bert", "AutoModelForSequenceClassification"), tiny.tokenizer(), name="tiny")
+    model = alti.Model(
+        tiny.speaking("bert", "AutoModelForSequenceClassification"), tiny.tokenizer(), name="tiny"
+    )
     figure = model.explain("The acting is better than the plot.", method=method).plot(kind)
     figure.draw_without_rendering()
 
@@ -227,7 +255,9 @@ def test_tokens_are_drawn_as_they_are_written(kind, tmp_path):
     assert shown[13] == "x" * 27 + "…"
     assert len(shown[6]) == 3  # with glyphs or without
     for ending in ("png", "svg", "pdf"):
-        ax.figure.savefig(tmp_path / f"a.{ending}")  # a missing glyph would warn, and a warning is an error
+        ax.figure.savefig(
+            tmp_path / f"a.{ending}"
+        )  # a missing glyph would warn, and a warning is an error
 
 
 def test_mathematics_is_not_read():
@@ -240,7 +270,9 @@ def test_mathematics_is_not_read():
 def test_plot_knows_its_kinds():
     assert isinstance(attribution().plot(), Figure)
     assert "layer 2 of 3" in attribution().plot("matrix", layer=1).axes[0].texts[0].get_text()
-    with pytest.raises(alti.UsageError, match="'bars' does not exist: choose from tokens, matrix, layers, graph"):
+    with pytest.raises(
+        alti.UsageError, match="'bars' does not exist: choose from tokens, matrix, layers, graph"
+    ):
         attribution().plot("bars")
     for kind in VIEWS[1:]:
         with pytest.raises(alti.UsageError, match="no maps per layer"):
@@ -250,7 +282,9 @@ def test_plot_knows_its_kinds():
 
 
 def test_a_user_s_style_is_kept_out():
-    with mpl.rc_context({"axes.grid": True, "figure.facecolor": "black", "axes.facecolor": "black"}):
+    with mpl.rc_context(
+        {"axes.grid": True, "figure.facecolor": "black", "axes.facecolor": "black"}
+    ):
         ax = plots.matrix(attribution())
     assert to_hex(ax.figure.get_facecolor()) == "#ffffff"
     assert not any(line.get_visible() for line in ax.get_xgridlines())
@@ -258,7 +292,9 @@ def test_a_user_s_style_is_kept_out():
 
 def test_without_matplotlib_one_sentence(monkeypatch):
     for name in [
-        name for name in sys.modules if name.split(".")[0] == "matplotlib" or name.startswith("alti.views.plots")
+        name
+        for name in sys.modules
+        if name.split(".")[0] == "matplotlib" or name.startswith("alti.views.plots")
     ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
@@ -270,8 +306,13 @@ def test_curves_take_means_bands_and_what_bench_returns():
     means = {"alti": [0.9, 0.5, 0.4, 0.3], "random": [0.9, 0.8, 0.7, 0.6]}
     ax = plots.curves({**means, "none": []})
     assert [line.get_ydata().tolist() for line in ax.lines] == list(means.values())
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["random", "alti"]  # from top to bottom
-    bands = {name: (line, np.array(line) - 0.1, np.array(line) + 0.1) for name, line in means.items()}
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        "random",
+        "alti",
+    ]  # from top to bottom
+    bands = {
+        name: (line, np.array(line) - 0.1, np.array(line) + 0.1) for name, line in means.items()
+    }
     ax = plots.curves(bands, texts=[9, 9, 5, 1])
     assert len(ax.collections) == 2
     assert ax.collections[0].get_datalim(ax.transData).y0 == pytest.approx(0.2)
@@ -286,7 +327,11 @@ def test_curves_of_a_benchmark(tmp_path):
     rows = [
         {"text": 0, "method": "alti", "values": {"probability_drop": line}},
         {"text": 1, "method": "alti", "values": {"probability_drop": line[:2]}},
-        {"text": 0, "method": "linear", "values": {"probability_drop": line, "probability_drop |·|": by_size}},
+        {
+            "text": 0,
+            "method": "linear",
+            "values": {"probability_drop": line, "probability_drop |·|": by_size},
+        },
     ]
     ax = plots.curves(alti.bench.curves(plan, rows))
     names = {text.get_text() for text in ax.get_legend().get_texts()}
@@ -297,30 +342,43 @@ def test_curves_of_a_benchmark(tmp_path):
 
 
 def test_many_curves_look_different():
-    given = {f"m{i}": [0.9, i / 20] for i in range(20)} | {f"m{i} |·|": [0.8, i / 20] for i in range(20)}
+    given = {f"m{i}": [0.9, i / 20] for i in range(20)} | {
+        f"m{i} |·|": [0.8, i / 20] for i in range(20)
+    }
     looks = [(x.get_color(), x.get_linestyle(), x.get_marker()) for x in plots.curves(given).lines]
     assert len(set(looks)) == 40
 
 
 def test_boxes_are_sorted_by_median():
     nan = float("nan")
-    values = {"none": [nan], "low": [0.1, 0.2, 0.3], "high": torch.tensor([0.7, 0.8, 0.9]), "middle": [0.5, nan, 0.5]}
+    values = {
+        "none": [nan],
+        "low": [0.1, 0.2, 0.3],
+        "high": torch.tensor([0.7, 0.8, 0.9]),
+        "middle": [0.5, nan, 0.5],
+    }
     ax = plots.agreement(values, xlabel="Jaccard-25 %")
     assert names_of(ax.yaxis) == ["low", "middle", "high"]  # from the bottom
     assert len(ax.patches) == 3
-    medians = sorted({float(line.get_xdata()[0]) for line in ax.lines if to_hex(line.get_color()) == look.INK})
+    medians = sorted(
+        {float(line.get_xdata()[0]) for line in ax.lines if to_hex(line.get_color()) == look.INK}
+    )
     assert medians == pytest.approx([0.2, 0.5, 0.8])
     assert ax.get_xlabel() == "Jaccard-25 %"
 
 
 def test_anisotropy_is_solid_and_dashed():
-    ax = plots.anisotropy({"bert": {"outputs": [0.1, 0.5], "transformed": [0.0, 0.3]}, "roberta": {"outputs": [0.2]}})
+    ax = plots.anisotropy(
+        {"bert": {"outputs": [0.1, 0.5], "transformed": [0.0, 0.3]}, "roberta": {"outputs": [0.2]}}
+    )
     assert [line.get_linestyle() for line in ax.lines] == ["-", "--", "-"]
     assert ax.lines[0].get_color() == ax.lines[1].get_color() != ax.lines[2].get_color()
     assert ax.lines[1].get_xydata().tolist() == [[1, 0.0], [2, 0.3]]
     names = [text.get_text() for text in ax.get_legend().get_texts()]
     assert names == ["bert", "roberta", "block outputs", "transformed vectors"]
-    with pytest.raises(alti.UsageError, match="'output' of bert is not drawn: give 'outputs' and 'transformed'"):
+    with pytest.raises(
+        alti.UsageError, match="'output' of bert is not drawn: give 'outputs' and 'transformed'"
+    ):
         plots.anisotropy({"bert": {"output": [1]}})
 
 
@@ -337,8 +395,15 @@ def test_methods_are_sorted_and_the_best_is_marked():
     assert names_of(ax.yaxis) == ["random", "linear", "alti"]  # from the bottom
     dots = [line.get_xdata()[0] for line in ax.lines if line.get_marker() == "o"]
     assert dots == pytest.approx([0.1, 0.2, 0.3])
-    assert [tuple(line.get_xdata()) for line in ax.lines if line.get_marker() != "o"][-1] == (0.25, 0.35)
-    assert [label.get_fontweight() for label in ax.get_yticklabels()] == ["normal", "normal", "bold"]
+    assert [tuple(line.get_xdata()) for line in ax.lines if line.get_marker() != "o"][-1] == (
+        0.25,
+        0.35,
+    )
+    assert [label.get_fontweight() for label in ax.get_yticklabels()] == [
+        "normal",
+        "normal",
+        "bold",
+    ]
     assert ax.get_xlabel() == "comprehensiveness ↑"
 
 
@@ -346,17 +411,23 @@ def test_methods_of_a_column_or_a_list():
     ax = plots.methods(TABLE, column="sufficiency")
     assert names_of(ax.yaxis) == ["random", "alti"]  # smaller is better; the empty cell is left out
     assert ax.get_yticklabels()[1].get_fontweight() == "bold"
-    ax = plots.methods([("a", Cell(0.3)), ("b", Cell(0.5)), ("c", Cell(float("nan")))], column="AUC")
+    ax = plots.methods(
+        [("a", Cell(0.3)), ("b", Cell(0.5)), ("c", Cell(float("nan")))], column="AUC"
+    )
     assert names_of(ax.yaxis) == ["a", "b"]
     assert ax.get_xlabel() == "AUC"
-    with pytest.raises(alti.UsageError, match="column 'auc' has no numbers: choose from 'comprehensiveness ↑'"):
+    with pytest.raises(
+        alti.UsageError, match="column 'auc' has no numbers: choose from 'comprehensiveness ↑'"
+    ):
         plots.methods(TABLE, column="auc")
 
 
 @pytest.mark.parametrize("n", [1, 5, 200])
 def test_benchmarks_at_every_size(n, tmp_path):
     figure = Figure()
-    for ax, draw in zip(figure.subplots(2, 2).flat, ("curves", "agreement", "anisotropy", "methods"), strict=True):
+    for ax, draw in zip(
+        figure.subplots(2, 2).flat, ("curves", "agreement", "anisotropy", "methods"), strict=True
+    ):
         data = {
             "curves": {f"m{i}": [0.5] * n for i in range(3)},
             "agreement": {f"m{i}": [i / n] for i in range(n)},

@@ -13,13 +13,26 @@ from test_untouched import assert_untouched, snapshot
 import tiny
 
 METHODS = [name for name in alti.METHODS if "layers" not in options_of(name)]
-FAMILIES = ["bert", "distilbert", "roberta", "mpnet", "deberta-v2", "modernbert", "gpt2", "bloom", "llama", "gemma2"]
+FAMILIES = [
+    "bert",
+    "distilbert",
+    "roberta",
+    "mpnet",
+    "deberta-v2",
+    "modernbert",
+    "gpt2",
+    "bloom",
+    "llama",
+    "gemma2",
+]
 GRADIENTS = ("gradient", "input_x_gradient", "integrated_gradients")
 FEW = {"integrated_gradients": {"steps": 4}}
 
 
 def built(family, dtype=torch.float64):
-    head = "AutoModelForCausalLM" if family in tiny.DECODERS else "AutoModelForSequenceClassification"
+    head = (
+        "AutoModelForCausalLM" if family in tiny.DECODERS else "AutoModelForSequenceClassification"
+    )
     return tiny.build(family, head, dtype=dtype)
 
 
@@ -37,8 +50,12 @@ battery = pytest.mark.parametrize(("method", "family"), [(m, f) for m in METHODS
 
 @battery
 def test_a_padded_text_is_explained_as_if_alone(method, family):
-    model = built(family, torch.float32 if family == "gemma2" else torch.float64)  # its own mask overflows in float64
-    batch = tiny.inputs(model, lengths=(9, 6, 1) if family not in ("roberta", "mpnet") else (9, 6, 2))
+    model = built(
+        family, torch.float32 if family == "gemma2" else torch.float64
+    )  # its own mask overflows in float64
+    batch = tiny.inputs(
+        model, lengths=(9, 6, 1) if family not in ("roberta", "mpnet") else (9, 6, 2)
+    )
     together = explained(method, model, batch).tokens
     mask = batch["attention_mask"].bool()
     assert together.isfinite().all()
@@ -64,10 +81,14 @@ def test_the_class_matters_and_the_default_is_the_predicted_one(method):
     model = built("bert")
     batch = tiny.inputs(model)
     predicted = model(**batch).logits.argmax(-1)
-    default, same, other = (explained(method, model, batch, index).tokens for index in (None, predicted, 1 - predicted))
+    default, same, other = (
+        explained(method, model, batch, index).tokens for index in (None, predicted, 1 - predicted)
+    )
     torch.testing.assert_close(default, same)
     if method == "absence" or method in ("linear", "alti_logit", "occlusion"):
-        torch.testing.assert_close(other, -same)  # of two classes, one's reason is the other's counter-reason
+        torch.testing.assert_close(
+            other, -same
+        )  # of two classes, one's reason is the other's counter-reason
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -98,7 +119,13 @@ def test_a_model_without_a_head_is_refused(method):
 
 @pytest.mark.parametrize(
     ("method", "forward", "backward"),
-    [("gradient", 1, 1), ("input_x_gradient", 1, 1), ("linear", 1, 1), ("absence", 1, 1), ("alti_logit", 2, 1)],
+    [
+        ("gradient", 1, 1),
+        ("input_x_gradient", 1, 1),
+        ("linear", 1, 1),
+        ("absence", 1, 1),
+        ("alti_logit", 2, 1),
+    ],
 )
 def test_what_a_method_costs(method, forward, backward):
     """In passes through the model, once it is proved; a backward pass costs about two forward ones."""
@@ -155,7 +182,9 @@ def test_alti_logit_equals_what_the_blocks_say():
     block = alti.trace(model, batch)[-1]
     slope = torch.autograd.grad(view.output.logits[:, 0].sum(), view.messages[-1].mixed)[0]
     effects = view.messages[-1].effects(slope)[0]
-    messages = alti.parts(block)[0] - torch.diag_embed(block.residual[0].T).permute(1, 2, 0)  # [T, S, D]
+    messages = alti.parts(block)[0] - torch.diag_embed(block.residual[0].T).permute(
+        1, 2, 0
+    )  # [T, S, D]
     reader = model.bert.encoder.layer[-1].intermediate
     kept = []
     handle = reader.register_forward_pre_hook(lambda module, args: kept.append(args[0]))
@@ -193,11 +222,15 @@ def test_integrated_gradients_add_up():
     found = explained("integrated_gradients", model, batch, aggregate="sum", steps=60)
     ids = torch.where(batch["attention_mask"].bool(), 4, batch["input_ids"])
     with torch.no_grad():
-        both = [model(**batch | {"input_ids": x}).logits.softmax(-1) for x in (batch["input_ids"], ids)]
+        both = [
+            model(**batch | {"input_ids": x}).logits.softmax(-1) for x in (batch["input_ids"], ids)
+        ]
     index = both[0].argmax(-1, keepdim=True)
     change = (both[0].gather(1, index) - both[1].gather(1, index))[:, 0]
     torch.testing.assert_close(found.tokens.sum(-1), change, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(found.extra["gap"], found.tokens.sum(-1) - change, rtol=1e-4, atol=1e-9)
+    torch.testing.assert_close(
+        found.extra["gap"], found.tokens.sum(-1) - change, rtol=1e-4, atol=1e-9
+    )
 
 
 @pytest.mark.parametrize("baseline", ["mask", "zero", "pad", "auto"])
@@ -207,7 +240,9 @@ def test_special_tokens_get_nothing_from_integrated_gradients(baseline):
     special = torch.zeros_like(batch["input_ids"]).bool()
     special[:, 0] = special[:, -1] = True
     target = Target(position=torch.tensor([0]))
-    found = run("integrated_gradients", model, Inputs(batch, special, 4), target, steps=3, baseline=baseline).tokens
+    found = run(
+        "integrated_gradients", model, Inputs(batch, special, 4), target, steps=3, baseline=baseline
+    ).tokens
     assert (found[special] == 0).all()
     assert (found[~special] > 0).all()
 
@@ -234,7 +269,10 @@ def test_no_mask_token():
     batch = tiny.inputs(model)
     inputs = Inputs(batch, ~batch["attention_mask"].bool(), mask_id=None)
     target = Target(position=batch["attention_mask"].sum(-1) - 1)
-    for method, option in (("occlusion", {"removal": "mask"}), ("integrated_gradients", {"baseline": "mask"})):
+    for method, option in (
+        ("occlusion", {"removal": "mask"}),
+        ("integrated_gradients", {"baseline": "mask"}),
+    ):
         with pytest.raises(alti.UsageError, match="no mask token"):
             run(method, model, inputs, target, **option)
     assert run("integrated_gradients", model, inputs, target, steps=2).tokens.isfinite().all()
@@ -299,7 +337,9 @@ def test_what_logits_mean(problem, classes, kind):
 
 @pytest.mark.parametrize("method", ["alti", *METHODS])
 def test_whatever_the_caller_is_in_the_middle_of(method):
-    model = alti.Model(tiny.speaking("bert", "AutoModelForSequenceClassification"), tiny.tokenizer())
+    model = alti.Model(
+        tiny.speaking("bert", "AutoModelForSequenceClassification"), tiny.tokenizer()
+    )
     options = FEW.get(method, {})
     expected = model.explain("A clever film.", method=method, **options)
     around = (torch.no_grad(), torch.inference_mode(), torch.autocast("cpu", torch.bfloat16))
@@ -311,11 +351,17 @@ def test_whatever_the_caller_is_in_the_middle_of(method):
 
 
 def test_methods_in_several_threads_do_not_disturb_each_other():
-    model = alti.Model(tiny.speaking("bert", "AutoModelForSequenceClassification").train(), tiny.tokenizer())
+    model = alti.Model(
+        tiny.speaking("bert", "AutoModelForSequenceClassification").train(), tiny.tokenizer()
+    )
     methods = ("linear", "absence", "alti", "gradient", "occlusion")
     expected = {method: model.explain(tiny.CORPUS[0], method=method).scores for method in methods}
     with ThreadPoolExecutor(5) as threads:
-        calls = [(m, threads.submit(model.explain, tiny.CORPUS[0], method=m)) for _ in range(6) for m in methods]
+        calls = [
+            (m, threads.submit(model.explain, tiny.CORPUS[0], method=m))
+            for _ in range(6)
+            for m in methods
+        ]
         for method, call in calls:
             torch.testing.assert_close(call.result().scores, expected[method])
     assert model.model.config._attn_implementation == "sdpa"
@@ -332,7 +378,9 @@ def test_an_activation_that_the_linear_view_does_not_know_is_an_error(activation
 @pytest.mark.parametrize("method", ["occlusion", "integrated_gradients", "absence"])
 def test_a_classifier_without_a_padding_token(method):
     network = tiny.speaking("gpt2", "AutoModelForSequenceClassification", "bpe", pad_token_id=None)
-    found = alti.Model(network, tiny.tokenizer("bpe")).explain("A clever film", method=method, **FEW.get(method, {}))
+    found = alti.Model(network, tiny.tokenizer("bpe")).explain(
+        "A clever film", method=method, **FEW.get(method, {})
+    )
     assert found.scores.isfinite().all()
 
 
@@ -340,7 +388,12 @@ def test_positions_stay_where_they_are_in_the_baseline():
     """RoBERTa reads positions off the ids: a baseline of padding must not lose them."""
     model = built("roberta")
     batch = tiny.inputs(model, lengths=(6,))
-    inputs = Inputs(batch, torch.zeros_like(batch["input_ids"]).bool(), mask_id=4, pad_id=model.config.pad_token_id)
+    inputs = Inputs(
+        batch,
+        torch.zeros_like(batch["input_ids"]).bool(),
+        mask_id=4,
+        pad_id=model.config.pad_token_id,
+    )
     from alti.methods.gradients import _slopes, _start
 
     vectors, _, _ = _slopes(model, inputs, Target(position=torch.tensor([0])), "embedding", "logit")

@@ -28,7 +28,11 @@ def build(tmp_path, monkeypatch):
     text = "A clever blend of fact and fiction that is long enough to be drawn"
     words = text.split()
     rows = [
-        {"text": " ".join(words[i:] + words[:i]), "label": ("negative", "positive")[i % 2], "split": split}
+        {
+            "text": " ".join(words[i:] + words[:i]),
+            "label": ("negative", "positive")[i % 2],
+            "split": split,
+        }
         for split in ("train", "validation", "test")
         for i in range(8)
     ]
@@ -53,7 +57,9 @@ def test_the_commands_on_a_random_model(build, family, monkeypatch):
     found = json.loads((build / "results" / "faithfulness" / f"{family}-sst2.json").read_text())
     assert found["texts"] == 4
     assert found["means"].keys() == settings.METHODS.keys()
-    plain, released = (found["means"]["ALTI"][f"comprehensiveness{end}"][0] for end in ("", report.RELEASED))
+    plain, released = (
+        found["means"]["ALTI"][f"comprehensiveness{end}"][0] for end in ("", report.RELEASED)
+    )
     assert released >= plain  # a running minimum
     maps = json.loads((build / "results" / "maps" / f"{family}-sst2.json").read_text())
     assert alti.Attribution.from_dict(maps["layers"]["ALTI"]).relevance().shape[0] > 8
@@ -64,7 +70,9 @@ def test_a_backbone_is_trained_and_explained_over_seeds(build, monkeypatch):
     tiny.speaking("bert", "AutoModel").save_pretrained(folder)
     tiny.tokenizer().save_pretrained(folder)
     for seed in ("0", "1"):
-        command("train", "bert-tiny", "sst2", "--seed", seed, "--saves", "0", monkeypatch=monkeypatch)
+        command(
+            "train", "bert-tiny", "sst2", "--seed", seed, "--saves", "0", monkeypatch=monkeypatch
+        )
     command("agreement", "bert-tiny", "--seeds", "2", "--texts", "3", monkeypatch=monkeypatch)
     found = json.loads((build / "results" / "agreement" / "bert-tiny.json").read_text())
     assert len(found["pairs"]["ALTI"]["spearman"]) == 1
@@ -72,16 +80,28 @@ def test_a_backbone_is_trained_and_explained_over_seeds(build, monkeypatch):
 
 def test_data_is_balanced_and_split_without_leaks():
     reviews = [
-        {"text": f"review {i // 2 if i < 4 else i}", "label": int(i % 3 > 0), "split": ("train", "test")[i % 2]}
+        {
+            "text": f"review {i // 2 if i < 4 else i}",
+            "label": int(i % 3 > 0),
+            "split": ("train", "test")[i % 2],
+        }
         for i in range(60)
     ]
     found = prepare.yelp(reviews)
     for split in ("train", "test"):
-        labels = [row["label"] for row in found if row["split"] in (split, "validation" if split == "train" else "")]
+        labels = [
+            row["label"]
+            for row in found
+            if row["split"] in (split, "validation" if split == "train" else "")
+        ]
         assert labels.count("positive") == labels.count("negative") > 0
     assert len({row["text"] for row in found}) == len(found)
     verbs = [
-        {"masked": f"the key {i} ***mask*** here", "verb": ("is", "lies")[i % 2], "third_singular": True}
+        {
+            "masked": f"the key {i} ***mask*** here",
+            "verb": ("is", "lies")[i % 2],
+            "third_singular": True,
+        }
         for i in range(20)
     ]
     found = prepare.sva(verbs)
@@ -96,7 +116,9 @@ def test_the_page_says_what_the_results_say():
 
 def test_every_picture_of_the_page_is_there():
     text = report.OUT.read_text()
-    pictures = [line.rpartition("(")[2].rstrip(")") for line in text.splitlines() if line.startswith("![")]
+    pictures = [
+        line.rpartition("(")[2].rstrip(")") for line in text.splitlines() if line.startswith("![")
+    ]
     assert pictures
     assert all((report.OUT.parent / picture).is_file() for picture in pictures)
 
@@ -107,5 +129,7 @@ def test_a_card_says_what_was_really_trained(build):
     folder = build / "build" / "checkpoints" / "bert-tiny"
     folder.mkdir(parents=True)
     assert "unknown origin" in train.origin("bert-tiny")
-    (folder / "source.json").write_text(json.dumps({"what": "a tagger", "packages": ["pypi tagger==1"]}))
+    (folder / "source.json").write_text(
+        json.dumps({"what": "a tagger", "packages": ["pypi tagger==1"]})
+    )
     assert train.origin("bert-tiny") == "a tagger (pypi tagger==1)"

@@ -96,7 +96,9 @@ def test_half_an_interval_is_none():
 
 
 def test_a_row_of_the_wrong_length():
-    with pytest.raises(alti.UsageError, match="row 'x' has 2 cells under the columns a, b: give one cell for each"):
+    with pytest.raises(
+        alti.UsageError, match="row 'x' has 2 cells under the columns a, b: give one cell for each"
+    ):
         Table("", ("a", "b"), (("x", (Cell(1), Cell(2))),))
 
 
@@ -108,7 +110,11 @@ def test_a_string_stays_in_its_cell():
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex here")
 def test_latex_compiles(tmp_path):
-    rows = ((UGLY, (Cell(-0.1, -0.2, 0.3, best=True), UGLY)), ("[x", (None, "*")), ("*x", (Cell(1.5), "")))
+    rows = (
+        (UGLY, (Cell(-0.1, -0.2, 0.3, best=True), UGLY)),
+        ("[x", (None, "*")),
+        ("*x", (Cell(1.5), "")),
+    )
     table = Table(UGLY, ("", UGLY, "b"), rows, note=UGLY).latex()
     document = rf"\documentclass{{article}}\usepackage{{booktabs}}\begin{{document}}{table}\end{{document}}"
     (tmp_path / "table.tex").write_text(document, encoding="utf-8")
@@ -136,7 +142,10 @@ def test_bootstrap_is_a_quantile_of_the_means():
     mean, low, high = bootstrap(values)
     assert mean == pytest.approx(values.mean())
     half = 1.96 * values.std() / math.sqrt(400)
-    assert (low, high) == (pytest.approx(mean - half, abs=0.1 * half), pytest.approx(mean + half, abs=0.1 * half))
+    assert (low, high) == (
+        pytest.approx(mean - half, abs=0.1 * half),
+        pytest.approx(mean + half, abs=0.1 * half),
+    )
 
 
 def test_bootstrap_is_the_same_every_time_and_by_parts(monkeypatch):
@@ -163,7 +172,10 @@ def test_about_95_of_100_intervals_hold_the_mean():
 def test_paired_is_narrower_than_either():
     chance = np.random.default_rng(0)
     shared = chance.normal(size=300)
-    ours, theirs = shared + 0.2 + 0.1 * chance.normal(size=300), shared + 0.1 * chance.normal(size=300)
+    ours, theirs = (
+        shared + 0.2 + 0.1 * chance.normal(size=300),
+        shared + 0.1 * chance.normal(size=300),
+    )
     mean, low, high = paired(ours, theirs)
     assert 0.1 < low < mean < high < 0.3
     assert high - low < 0.3 * (bootstrap(ours)[2] - bootstrap(ours)[1])
@@ -185,9 +197,19 @@ def test_bootstrap_wants_a_level_between_0_and_1(options):
 
 def test_several_tables_are_one_csv():
     head = ("method", "comp ↑", "comp |·| ↑")
-    first = Table("one", head, (("alti", (Cell(0.5, 0.4, 0.6, best=True), Cell(math.nan))), ("b", (None, Cell(1.0)))))
-    rows = list(csv.DictReader(io.StringIO(long_csv([first, Table("two", head[:2], (("b", (Cell(2.0),)),))]))))
-    assert [(row["table"], row["row"], row["column"], row["value"], row["low"]) for row in rows] == [
+    first = Table(
+        "one",
+        head,
+        (("alti", (Cell(0.5, 0.4, 0.6, best=True), Cell(math.nan))), ("b", (None, Cell(1.0)))),
+    )
+    rows = list(
+        csv.DictReader(
+            io.StringIO(long_csv([first, Table("two", head[:2], (("b", (Cell(2.0),)),))]))
+        )
+    )
+    assert [
+        (row["table"], row["row"], row["column"], row["value"], row["low"]) for row in rows
+    ] == [
         ("one", "alti", "comp", "0.5", "0.4"),
         ("one", "alti", "comp by size", "", ""),
         ("one", "b", "comp", "", ""),

@@ -56,7 +56,9 @@ def test_the_position_that_a_classifier_reads(family, config):
     position = pooled(model, ids)
     others = [i for i in range(8) if i != position]
     if position is None:
-        assert all(not torch.allclose(logits_with_noise(model, batch, [i]), before) for i in range(8))
+        assert all(
+            not torch.allclose(logits_with_noise(model, batch, [i]), before) for i in range(8)
+        )
         return
     assert torch.equal(logits_with_noise(model, batch, others), before)
     assert not torch.allclose(logits_with_noise(model, batch, [position]), before)
@@ -74,13 +76,18 @@ def test_check_finds_a_wrong_position(family, monkeypatch):
     again = alti.Model(model.model, model.tokenizer)
     for trained in (True, False):
         model.model.requires_grad_(trained)
-        with pytest.raises(alti.DecompositionError, match=rf"{family}: the classifier reads position \d+, not where"):
+        with pytest.raises(
+            alti.DecompositionError,
+            match=rf"{family}: the classifier reads position \d+, not where",
+        ):
             again.check()
 
 
 def test_the_last_position_is_found_as_the_model_finds_it():
     model = tiny.build("gpt2", "AutoModelForSequenceClassification", pad_token_id=2)
-    ids = torch.tensor([[5, 9, 11, 20, 2]])  # the last real token is the pad token: the head reads the one before
+    ids = torch.tensor(
+        [[5, 9, 11, 20, 2]]
+    )  # the last real token is the pad token: the head reads the one before
     assert pooled(model, ids) == 3
     batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     with torch.no_grad():
@@ -92,7 +99,9 @@ def test_sequence_classification():
     model = model_of("bert", id2label={0: "bad", 1: "good"}, label2id={"bad": 0, "good": 1})
     found = model.explain(TEXT)
     with torch.no_grad():
-        probabilities = model.model(**tiny.tokenizer()(TEXT, return_tensors="pt")).logits.softmax(-1)[0]
+        probabilities = model.model(**tiny.tokenizer()(TEXT, return_tensors="pt")).logits.softmax(
+            -1
+        )[0]
     assert found.label == ("bad", "good")[int(probabilities.argmax())]
     assert found.probability == pytest.approx(float(probabilities.max()))
     assert found.position == 0
@@ -117,7 +126,8 @@ def test_integers_of_any_make():
 def test_an_unknown_label(target):
     model = model_of("bert", id2label={0: "bad", 1: "good"}, label2id={"bad": 0, "good": 1})
     with pytest.raises(
-        alti.UsageError, match=rf"target = {target!r} is not a label of this model: it has 0 bad, 1 good"
+        alti.UsageError,
+        match=rf"target = {target!r} is not a label of this model: it has 0 bad, 1 good",
     ):
         model.explain(TEXT, target=target)
 
@@ -131,7 +141,9 @@ def test_a_pair_of_texts():
     swapped = model.explain("a long film", "the acting")
     assert not torch.allclose(found.scores.sort().values, swapped.scores.sort().values)
     with torch.no_grad():
-        logits = model.model(**tiny.tokenizer()("the acting", "a long film", return_tensors="pt")).logits
+        logits = model.model(
+            **tiny.tokenizer()("the acting", "a long film", return_tensors="pt")
+        ).logits
     assert found.probability == pytest.approx(float(logits.softmax(-1).max()))
 
 
@@ -170,11 +182,15 @@ def test_token_classification():
     assert found.position == 3
     length = len(found)
     assert model.explain(TEXT, position=-1).position == length - 1
-    with pytest.raises(alti.UsageError, match=rf"predicts at every token: say which with position=, 0 to {length - 1}"):
+    with pytest.raises(
+        alti.UsageError,
+        match=rf"predicts at every token: say which with position=, 0 to {length - 1}",
+    ):
         model.explain(TEXT)
     for position in (length, -length - 1):
         with pytest.raises(
-            alti.UsageError, match=f"position = {position} is outside the text: its {length} tokens are 0"
+            alti.UsageError,
+            match=f"position = {position} is outside the text: its {length} tokens are 0",
         ):
             model.explain(TEXT, position=position)
 
@@ -192,7 +208,9 @@ def test_masked_language_model():
             model.explain("the acting is [MASK]", target=target)
     assert model.explain("the acting is [MASK]", target="[UNK]").label == "[UNK]"
     for count, text in ((0, "the plot"), (2, "[MASK] and [MASK]")):
-        with pytest.raises(alti.UsageError, match=rf"the text has {count} mask tokens, expected one: put it in"):
+        with pytest.raises(
+            alti.UsageError, match=rf"the text has {count} mask tokens, expected one: put it in"
+        ):
             model.explain(text)
 
 
@@ -214,7 +232,8 @@ def test_causal_language_model(family):
         assert (wanted.target, wanted.label) == (token[0], " the")
         assert wanted.probability == pytest.approx(float(probabilities[token[0]]))
     with pytest.raises(
-        alti.UsageError, match=r"target = 'clumsiness' is \d+ tokens of this model \(.*: give a single one"
+        alti.UsageError,
+        match=r"target = 'clumsiness' is \d+ tokens of this model \(.*: give a single one",
     ):
         model.explain(text, target="clumsiness")
     with pytest.raises(alti.UsageError, match="target = 1000000 is not in the vocabulary"):
@@ -231,15 +250,24 @@ def test_a_causal_model_gives_nothing_to_the_future():
 def test_a_plain_encoder():
     model = model_of("bert", "AutoModel")
     found = model.explain(TEXT)
-    assert (found.label, found.probability, found.target, found.position) == (None, None, None, None)
+    assert (found.label, found.probability, found.target, found.position) == (
+        None,
+        None,
+        None,
+        None,
+    )
     rows = [model.explain(TEXT, position=i).scores for i in range(len(found))]
     torch.testing.assert_close(found.scores, torch.stack(rows).mean(0))
-    with pytest.raises(alti.UsageError, match="target = 'good' was given, but this model has no head"):
+    with pytest.raises(
+        alti.UsageError, match="target = 'good' was given, but this model has no head"
+    ):
         model.explain(TEXT, target="good")
 
 
 def test_a_sequence_classifier_has_a_position_of_its_own():
-    with pytest.raises(alti.UsageError, match="position = 2 was given, but a sequence classifier reads its own"):
+    with pytest.raises(
+        alti.UsageError, match="position = 2 was given, but a sequence classifier reads its own"
+    ):
         model_of("bert").explain(TEXT, position=2)
 
 
@@ -247,7 +275,8 @@ def test_a_sequence_classifier_has_a_position_of_its_own():
 def test_encoder_decoders_are_not_taken_yet(family):
     model = alti.Model(tiny.speaking(family, "AutoModelForSeq2SeqLM"), tiny.tokenizer())
     with pytest.raises(
-        alti.UnsupportedModelError, match=rf"does not take encoder–decoders such as \w+ \({family}\) yet"
+        alti.UnsupportedModelError,
+        match=rf"does not take encoder–decoders such as \w+ \({family}\) yet",
     ):
         model.explain(TEXT)
 
@@ -263,7 +292,8 @@ def test_the_encoder_of_an_encoder_decoder_is_taken():
 def test_pictures_are_not_taken_yet():
     model = alti.Model(tiny.build("vit", "AutoModelForImageClassification"), None)
     with pytest.raises(
-        alti.UnsupportedModelError, match=r"explain takes text; ViTForImageClassification \(vit\) reads"
+        alti.UnsupportedModelError,
+        match=r"explain takes text; ViTForImageClassification \(vit\) reads",
     ):
         model.explain(TEXT)
     assert max(model.check()) < 1e-12
@@ -272,7 +302,8 @@ def test_pictures_are_not_taken_yet():
 def test_other_heads_are_refused():
     model = model_of("bert", "AutoModelForQuestionAnswering")
     with pytest.raises(
-        alti.UnsupportedModelError, match=r"does not take the head of BertForQuestionAnswering \(bert\)"
+        alti.UnsupportedModelError,
+        match=r"does not take the head of BertForQuestionAnswering \(bert\)",
     ):
         model.explain(TEXT)
 
@@ -297,8 +328,12 @@ def test_a_subclass_keeps_its_head():
 
 
 def test_a_target_that_changes_nothing_is_told():
-    model = alti.Model(tiny.speaking("bert", "AutoModelForSequenceClassification"), tiny.tokenizer())
-    with pytest.warns(UserWarning, match="alti is the same for every target: to see what speaks for 1 use absence"):
+    model = alti.Model(
+        tiny.speaking("bert", "AutoModelForSequenceClassification"), tiny.tokenizer()
+    )
+    with pytest.warns(
+        UserWarning, match="alti is the same for every target: to see what speaks for 1 use absence"
+    ):
         model.explain("A clever blend", target=1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -316,13 +351,17 @@ def test_a_sum_of_slopes_is_refused():
 
 def test_which_tokens_there_are_to_choose_from():
     model = model_of("bert", "AutoModelForTokenClassification")
-    with pytest.raises(alti.UsageError, match=r"say which with position=.*The tokens: 0 \[CLS\], 1 "):
+    with pytest.raises(
+        alti.UsageError, match=r"say which with position=.*The tokens: 0 \[CLS\], 1 "
+    ):
         model.explain(TEXT)
 
 
 def test_a_mask_token_of_another_family_is_told():
     model = model_of("bert")
-    with pytest.warns(UserWarning, match=r"<mask> is plain characters here.*this tokenizer's is \[MASK\]"):
+    with pytest.warns(
+        UserWarning, match=r"<mask> is plain characters here.*this tokenizer's is \[MASK\]"
+    ):
         model.explain("A clever <mask>")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -332,7 +371,10 @@ def test_a_mask_token_of_another_family_is_told():
 def test_a_token_that_wants_a_space_before_it_is_told():
     tokenizer = tiny.tokenizer("bpe")
     model = alti.Model(tiny.speaking("gpt2", "AutoModelForCausalLM", "bpe"), tokenizer)
-    bare, spaced = (next(i for i in range(len(tokenizer)) if tokenizer.decode([i]) == text) for text in ("a", " a"))
+    bare, spaced = (
+        next(i for i in range(len(tokenizer)) if tokenizer.decode([i]) == text)
+        for text in ("a", " a")
+    )
     head = Head.of(model.model)
     logits = torch.zeros(model.model.config.vocab_size)
     logits[spaced] = 9.0
@@ -344,7 +386,13 @@ def test_a_token_that_wants_a_space_before_it_is_told():
         head.prediction(tokenizer, logits, bare)  # of every class, on the page
 
 
-RIVALS = {"linear": {}, "absence": {}, "alti_logit": {}, "input_x_gradient": {"aggregate": "sum"}, "occlusion": {}}
+RIVALS = {
+    "linear": {},
+    "absence": {},
+    "alti_logit": {},
+    "input_x_gradient": {"aggregate": "sum"},
+    "occlusion": {},
+}
 RIVALS |= {"integrated_gradients": {"aggregate": "sum", "steps": 20}}
 
 
@@ -353,25 +401,36 @@ def test_why_rather_this_than_that(method):
     model = model_of("bert", num_labels=4, id2label={i: f"class {i}" for i in range(4)})
     options = RIVALS[method]
     one, other = (
-        model.explain(TEXT, method=method, target=a, against=b, **options) for a, b in ((1, "class 3"), ("class 3", 1))
+        model.explain(TEXT, method=method, target=a, against=b, **options)
+        for a, b in ((1, "class 3"), ("class 3", 1))
     )
     torch.testing.assert_close(one.scores, -other.scores, rtol=1e-9, atol=1e-12)
     assert (one.target, one.label) == (1, "class 1 rather than class 3")
-    assert not torch.allclose(one.scores, model.explain(TEXT, method=method, target=1, **options).scores)
+    assert not torch.allclose(
+        one.scores, model.explain(TEXT, method=method, target=1, **options).scores
+    )
 
 
 def test_scores_against_a_class_add_up_to_the_difference_of_logits():
     model = model_of("bert", num_labels=4)
     found = model.explain(TEXT, method="linear", target=2, against=0)
-    logits = model.model(**model.encoder.collate([model.encoder.encode(TEXT)]).tensors).logits[0].detach()
-    assert float(found.scores.sum()) + found.extra["remainder"] == pytest.approx(float(logits[2] - logits[0]), abs=1e-9)
+    logits = (
+        model.model(**model.encoder.collate([model.encoder.encode(TEXT)]).tensors)
+        .logits[0]
+        .detach()
+    )
+    assert float(found.scores.sum()) + found.extra["remainder"] == pytest.approx(
+        float(logits[2] - logits[0]), abs=1e-9
+    )
     many = list(model.explain_all([TEXT, "so dull"], method="linear", target=2, against=0))
     torch.testing.assert_close(many[0].scores, found.scores)
 
 
 def test_what_cannot_be_explained_against():
     model = model_of("bert", num_labels=3)
-    with pytest.raises(alti.UsageError, match="alti is the same for every target, also against 1: use linear"):
+    with pytest.raises(
+        alti.UsageError, match="alti is the same for every target, also against 1: use linear"
+    ):
         model.explain(TEXT, target=0, against=1)
     with pytest.raises(alti.UsageError, match="both 1: name two different ones"):
         model.explain(TEXT, target=1, against=1, method="linear")
@@ -387,7 +446,9 @@ def test_what_cannot_be_explained_against():
 
 def test_a_contrast_near_zero_is_checked_by_its_parts():
     """Two tokens that are as likely as each other: their difference is no measure of an error."""
-    model = alti.Model(tiny.speaking("llama", "AutoModelForCausalLM", "bpe").float(), tiny.tokenizer("bpe"))
+    model = alti.Model(
+        tiny.speaking("llama", "AutoModelForCausalLM", "bpe").float(), tiny.tokenizer("bpe")
+    )
     weight = model.model.get_output_embeddings().weight
     with torch.no_grad():
         weight[9] = weight[8] * (1 + 1e-6)
@@ -400,7 +461,9 @@ def test_what_is_wrong_with_against_is_said_of_it():
     model = model_of("bert", num_labels=3)
     with pytest.raises(alti.UsageError, match=r"^against = 'none' is not a label"):
         model.explain(TEXT, target=1, against="none", method="linear")
-    with pytest.raises(alti.UsageError, match="against = 0 was given, but this model has one output alone"):
+    with pytest.raises(
+        alti.UsageError, match="against = 0 was given, but this model has one output alone"
+    ):
         model_of("bert", num_labels=1).explain(TEXT, against=0, method="linear")
 
 

@@ -17,7 +17,9 @@ WORDS = ("clever", "funny", "bad", "clumsy")
 
 
 def saved(folder, **config):
-    tiny.speaking("bert", "AutoModelForMaskedLM", dtype=torch.float32, **config).save_pretrained(folder)
+    tiny.speaking("bert", "AutoModelForMaskedLM", dtype=torch.float32, **config).save_pretrained(
+        folder
+    )
     tiny.tokenizer().save_pretrained(folder)
     return str(folder)
 
@@ -42,7 +44,9 @@ def data(tmp_path_factory):
         for i in range(count):
             word = WORDS[i % 4]
             text = f"the {('plot', 'film', 'acting')[i % 3]} is {word} and ***mask*** long"
-            rows.append({"text": text, "label": "good" if word in WORDS[:2] else "poor", "split": split})
+            rows.append(
+                {"text": text, "label": "good" if word in WORDS[:2] else "poor", "split": split}
+            )
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return str(file)
 
@@ -86,7 +90,9 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(checkpoint, data, tmp_p
     with pytest.raises(Stop):
         train(recipe(checkpoint, data), tmp_path / "stopped", watch=stop)
     seen = []
-    card = train(recipe(checkpoint, data), tmp_path / "stopped", watch=lambda step, _: seen.append(step))
+    card = train(
+        recipe(checkpoint, data), tmp_path / "stopped", watch=lambda step, _: seen.append(step)
+    )
     assert seen[0] == 15  # a state was written every seventh step
     assert card == whole
     one, other = weights(tmp_path / "whole"), weights(tmp_path / "stopped")
@@ -105,7 +111,11 @@ def test_batches_are_of_similar_length():
     lengths = [1 + i * 7 % 50 for i in range(1003)]
     order = list(_ByLength(lengths, 8, seed=0))
     assert sorted(order) == list(range(1003))
-    spread = [max(batch) - min(batch) for i in range(0, 1003, 8) if (batch := [lengths[j] for j in order[i : i + 8]])]
+    spread = [
+        max(batch) - min(batch)
+        for i in range(0, 1003, 8)
+        if (batch := [lengths[j] for j in order[i : i + 8]])
+    ]
     assert max(spread) <= 2
 
 
@@ -137,8 +147,12 @@ def test_a_checkpoint_that_is_not_there(data, tmp_path):
 def test_data_without_splits_is_trained_on_as_a_whole(checkpoint, tmp_path):
     lines = [f"{'clever' if i % 2 else 'dull'} film {i},{i % 2}" for i in range(12)]
     (tmp_path / "plain.csv").write_text("\n".join(["text,label", *lines]), encoding="utf-8")
-    with pytest.warns(UserWarning, match="no column 'split': training on all of it, and measuring nothing"):
-        card = train(Recipe(str(checkpoint), str(tmp_path / "plain.csv"), epochs=0.2), tmp_path / "out")
+    with pytest.warns(
+        UserWarning, match="no column 'split': training on all of it, and measuring nothing"
+    ):
+        card = train(
+            Recipe(str(checkpoint), str(tmp_path / "plain.csv"), epochs=0.2), tmp_path / "out"
+        )
     assert (card["texts"], card["split"], card["accuracy"]) == (12, None, None)
 
 
@@ -179,7 +193,10 @@ def test_numbers_keep_their_order_as_labels(checkpoint, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"task": "mask", "mask_token": None}, r"has exactly one \[MASK\], which task = 'mask' reads"),
+        (
+            {"task": "mask", "mask_token": None},
+            r"has exactly one \[MASK\], which task = 'mask' reads",
+        ),
         ({"first": 0}, "first = 0 trains nothing"),
     ],
 )
@@ -201,7 +218,13 @@ def test_pairs_of_texts(checkpoint, tmp_path):
     rows = [{"a": a, "b": b, "label": int(a == b)} for a in WORDS for b in WORDS for _ in range(3)]
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     asked = Recipe(
-        checkpoint, str(tmp_path / "pairs.jsonl"), split=None, validation=None, text="a", pair="b", epochs=0.2
+        checkpoint,
+        str(tmp_path / "pairs.jsonl"),
+        split=None,
+        validation=None,
+        text="a",
+        pair="b",
+        epochs=0.2,
     )
     card = train(asked, tmp_path / "out")
     assert (card["pair"], card["texts"]) == ("b", 48)
@@ -218,20 +241,26 @@ class Stubborn:
     def train(self, resume_from_checkpoint: str | None) -> None:
         self.modes.append(torch.are_deterministic_algorithms_enabled())
         if self.modes[-1]:
-            raise RuntimeError("cumsum_cuda_kernel does not have a deterministic implementation, but you set ...")
+            raise RuntimeError(
+                "cumsum_cuda_kernel does not have a deterministic implementation, but you set ..."
+            )
 
 
 def test_what_a_gpu_does_not_repeat_is_trained_and_said(monkeypatch):
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")  # given back afterwards
     trainer = Stubborn("cuda")
-    with pytest.warns(UserWarning, match="does not repeat this model's training to the bit .cumsum"):
+    with pytest.warns(
+        UserWarning, match="does not repeat this model's training to the bit .cumsum"
+    ):
         _run(trainer, None)
     assert trainer.modes == [True, False]
     assert not torch.are_deterministic_algorithms_enabled()
     trainer.state.global_step = 3
     with pytest.raises(RuntimeError):  # what is trained already would be trained again
         _run(trainer, None)
-    with pytest.warns(UserWarning, match="does not repeat"):  # a run that goes on starts from its state again
+    with pytest.warns(
+        UserWarning, match="does not repeat"
+    ):  # a run that goes on starts from its state again
         _run(trainer, "checkpoint-3")
     plain = Stubborn("cpu")
     _run(plain, None)

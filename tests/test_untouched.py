@@ -15,7 +15,12 @@ def fingerprint(model):
     """Everything about a model that reading it could change."""
     hooks = [(len(m._forward_hooks), len(m._forward_pre_hooks)) for m in model.modules()]
     configs = [m.config._attn_implementation for m in model.modules() if hasattr(m, "config")]
-    return hooks, configs, [m.training for m in model.modules()], [p.clone() for p in model.state_dict().values()]
+    return (
+        hooks,
+        configs,
+        [m.training for m in model.modules()],
+        [p.clone() for p in model.state_dict().values()],
+    )
 
 
 def assert_untouched(model, before, run):
@@ -37,7 +42,8 @@ def snapshot(model, batch):
 
 @pytest.mark.parametrize(
     ("family", "implementation"),
-    [(f, i) for f in ("bert", "llama", "t5", "modernbert", "albert") for i in ("eager", "sdpa")] + [("mpnet", "eager")],
+    [(f, i) for f in ("bert", "llama", "t5", "modernbert", "albert") for i in ("eager", "sdpa")]
+    + [("mpnet", "eager")],
 )
 def test_after_a_walk(family, implementation):
     model = tiny.build(family, dtype=torch.float32)
@@ -74,7 +80,9 @@ def test_after_a_wrong_entry(monkeypatch):
     model = tiny.build("bert", dtype=torch.float32)
     batch = tiny.inputs(model)
     before, run = snapshot(model, batch)
-    site = alti.Site("attention.output.dense", norm="attention.output.LayerNorm", ffn_norm="no.such.module")
+    site = alti.Site(
+        "attention.output.dense", norm="attention.output.LayerNorm", ffn_norm="no.such.module"
+    )
     monkeypatch.setitem(alti.FAMILIES, "bert", alti.Family((alti.Stack("encoder.layer", (site,)),)))
     with pytest.raises(alti.DecompositionError):
         alti.check(model, batch)
@@ -99,7 +107,9 @@ def test_gradients_are_neither_made_nor_lost():
     model(**batch)[0].sum().backward()
     before = [p.grad.clone() for p in model.parameters() if p.grad is not None]
     assert not any(
-        t.requires_grad for block in alti.trace(model, batch) for t in (block.attn, block.output, block.weight)
+        t.requires_grad
+        for block in alti.trace(model, batch)
+        for t in (block.attn, block.output, block.weight)
     )
     after = [p.grad for p in model.parameters() if p.grad is not None]
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
@@ -133,7 +143,9 @@ def test_other_threads_see_the_model_as_it_was(family):
 
 
 def test_several_threads_explain_at_once():
-    model = alti.Model(tiny.speaking("bert", "AutoModelForSequenceClassification"), tiny.tokenizer())
+    model = alti.Model(
+        tiny.speaking("bert", "AutoModelForSequenceClassification"), tiny.tokenizer()
+    )
     texts = [tiny.CORPUS[i % 4] for i in range(12)]
     expected = [model.explain(text).scores for text in texts]
     found: dict[int, torch.Tensor] = {}
@@ -195,14 +207,20 @@ def test_a_compiled_model_is_read():
 def test_positions_that_start_anew_are_what_they_are_without_us():
     """Without a cache transformers would take them for two texts in one row."""
     model = tiny.build("llama")
-    inputs = {"input_ids": torch.arange(3, 11)[None], "position_ids": torch.tensor([[0, 1, 2, 3] * 2])}
+    inputs = {
+        "input_ids": torch.arange(3, 11)[None],
+        "position_ids": torch.tensor([[0, 1, 2, 3] * 2]),
+    }
     with torch.no_grad():
         plain = model(**inputs).last_hidden_state
-    assert torch.allclose(alti.walk(model, inputs, lambda block: None).last_hidden_state, plain, atol=1e-5)
+    assert torch.allclose(
+        alti.walk(model, inputs, lambda block: None).last_hidden_state, plain, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize(
-    ("family", "through"), [("bert", None), ("bert", "ffn"), ("gpt2", None), ("gpt_neox", None), ("gemma2", None)]
+    ("family", "through"),
+    [("bert", None), ("bert", "ffn"), ("gpt2", None), ("gpt_neox", None), ("gemma2", None)],
 )
 def test_a_walk_holds_one_block_at_a_time(family, through):
     model = tiny.build(family)
@@ -210,7 +228,9 @@ def test_a_walk_holds_one_block_at_a_time(family, through):
 
     def visit(block):
         assert not any(part() is not None for part in seen)  # nothing of the blocks before is left
-        seen.extend(weakref.ref(part) for part in (block.attn, block.bias, block.weight, block.scale))
+        seen.extend(
+            weakref.ref(part) for part in (block.attn, block.bias, block.weight, block.scale)
+        )
 
     alti.walk(model, tiny.inputs(model), visit, through=through)
     assert len(seen) == 4 * tiny.LAYERS

@@ -40,7 +40,11 @@ STRIP = re.compile(r"\x1b\[[0-9;]*m")
 def made(text: str = TEXTS["plain"], scores=None, **changes) -> alti.Attribution:
     """Words between [CLS] and [SEP]; scores that fall from 1 to -1 where none are given."""
     spans = [match.span() for match in re.finditer(r"\S+", text)]
-    inner = torch.linspace(1, -1, len(spans)) if scores is None else torch.tensor(scores, dtype=torch.float32)
+    inner = (
+        torch.linspace(1, -1, len(spans))
+        if scores is None
+        else torch.tensor(scores, dtype=torch.float32)
+    )
     given = {
         "text": text,
         "tokens": ("[CLS]", *(text[slice(*span)].lower() for span in spans), "[SEP]"),
@@ -96,11 +100,18 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data):
-        if self.texts and "p" in self.open and "style" not in self.open and "alti-legend" not in self.last_paragraph():
+        if (
+            self.texts
+            and "p" in self.open
+            and "style" not in self.open
+            and "alti-legend" not in self.last_paragraph()
+        ):
             self.texts[-1] += data
 
     def last_paragraph(self) -> str:
-        return next(given.get("class") or "" for tag, given in reversed(self.elements) if tag == "p")
+        return next(
+            given.get("class") or "" for tag, given in reversed(self.elements) if tag == "p"
+        )
 
     def having(self, name: str) -> list[dict]:
         return [given for _, given in self.elements if name in given]
@@ -124,7 +135,10 @@ def test_contrast_is_that_of_wcag():
 @pytest.mark.parametrize("theme", [LIGHT, DARK])
 def test_colours_grow_with_the_score(theme):
     for sign in (1, -1):
-        grounds = [contrast(paint(sign * level, theme).background, paint(0, theme).background) for level in range(21)]
+        grounds = [
+            contrast(paint(sign * level, theme).background, paint(0, theme).background)
+            for level in range(21)
+        ]
         assert grounds == sorted(grounds)
         assert grounds[-1] > 3
     blue, orange = (paint(level, theme).background for level in (STEPS, -STEPS))
@@ -153,10 +167,14 @@ def test_pieces_join_to_the_text(name, words):
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "sentencepiece"])
-@pytest.mark.parametrize("text", [*tiny.CORPUS[:2], TEXTS["emoji"], TEXTS["chinese"], TEXTS["spaces"]])
+@pytest.mark.parametrize(
+    "text", [*tiny.CORPUS[:2], TEXTS["emoji"], TEXTS["chinese"], TEXTS["spaces"]]
+)
 def test_pieces_of_every_tokenizer(kind, text):
     head = "AutoModelForCausalLM" if kind == "bpe" else "AutoModel"
-    model = tiny.speaking("llama" if kind == "bpe" else "bert", head, kind, max_position_embeddings=200)
+    model = tiny.speaking(
+        "llama" if kind == "bpe" else "bert", head, kind, max_position_embeddings=200
+    )
     found = alti.explain(model, tiny.tokenizer(kind), text)
     for words in (True, False):
         (passage,) = passages(found, words=words)
@@ -167,21 +185,35 @@ def test_pieces_of_every_tokenizer(kind, text):
 
 def test_pieces_of_a_pair():
     first, second = passages(pair())
-    assert [piece.score for piece in second if piece.score is not None] == pytest.approx([0, -0.8, 0])
+    assert [piece.score for piece in second if piece.score is not None] == pytest.approx(
+        [0, -0.8, 0]
+    )
     assert [piece.text for piece in first] == ["A", " ", "clever", " ", "film"]
     first, second = passages(pair(), words=False)
     assert [piece.tokens[0][0] for piece in first if piece.special] == ["[CLS]", "[SEP]"]
     assert [piece.tokens[0][0] for piece in second if piece.special] == ["[SEP]"]
-    assert [piece.text for piece in second if piece.score is not None] == ["a", "du", "ll", "plot", ""]
+    assert [piece.text for piece in second if piece.score is not None] == [
+        "a",
+        "du",
+        "ll",
+        "plot",
+        "",
+    ]
 
 
 def test_what_was_cut_and_masked():
     found = made("good [MASK] film and the rest", scores=[0.5, 0.1, 0.2, 0.1, 0.3, 0.2])
-    found = replace(found, special=torch.tensor([True, False, True, False, False, False, False, True]))
+    found = replace(
+        found, special=torch.tensor([True, False, True, False, False, False, False, True])
+    )
     (passage,) = passages(found, words=False)
     assert [piece.text for piece in passage if piece.special] == ["", "[MASK]", ""]
     short = made("good film and the rest", scores=[0.5, 0.1, 0.2, 0.1, 0.3])
-    short = replace(short, offsets=((0, 0), (0, 4), (5, 9), (0, 0), (0, 0), (0, 0), (0, 0)), cut=("and the rest",))
+    short = replace(
+        short,
+        offsets=((0, 0), (0, 4), (5, 9), (0, 0), (0, 0), (0, 0), (0, 0)),
+        cut=("and the rest",),
+    )
     assert passages(short)[0][-1].text == " and the rest"
     assert passages(short)[0][-1].score is None
     assert "alti-cut" in html.fragment(short)
@@ -227,7 +259,9 @@ def test_no_colours_no_escapes(monkeypatch):
     assert "\x1b" not in str(found)
 
 
-@pytest.mark.parametrize(("value", "theme"), [("15;0", DARK), ("0;15", LIGHT), ("0;default;15", LIGHT), ("x", BETWEEN)])
+@pytest.mark.parametrize(
+    ("value", "theme"), [("15;0", DARK), ("0;15", LIGHT), ("0;default;15", LIGHT), ("x", BETWEEN)]
+)
 def test_light_and_dark(monkeypatch, value, theme):
     monkeypatch.setenv("COLORFGBG", value)
     assert Style.here().theme == theme
@@ -238,7 +272,8 @@ def test_known_scores_have_known_colours():
     for word, level in (("good", 20), ("bad", -10)):
         colour = paint(level, DARK)
         ink, ground = (
-            ";".join(str(int(part[i : i + 2], 16)) for i in (1, 3, 5)) for part in (colour.ink, colour.background)
+            ";".join(str(int(part[i : i + 2], 16)) for i in (1, 3, 5))
+            for part in (colour.ink, colour.background)
         )
         assert f"\x1b[38;2;{ink};48;2;{ground}m{word}\x1b[0m" in out
     assert " so " in out
@@ -249,11 +284,16 @@ def test_known_scores_have_known_colours():
 
 
 def test_the_head_and_the_legend():
-    first, *_, last, rest = STRIP.sub("", render(made("good so bad", scores=[0.4, 0.0, -0.2]))).splitlines()
+    first, *_, last, rest = STRIP.sub(
+        "", render(made("good so bad", scores=[0.4, 0.0, -0.2]))
+    ).splitlines()
     assert first == "good (p = 0.750) · hand · tiny"
     assert re.fullmatch(r"  -0\.400 against +for good \+0\.400", last)
     assert rest == "  special tokens +9.500"
-    assert STRIP.sub("", render(made("a b", scores=[0.4, 0.1]))).splitlines()[-2].split() == ["0", "0.400"]
+    assert STRIP.sub("", render(made("a b", scores=[0.4, 0.1]))).splitlines()[-2].split() == [
+        "0",
+        "0.400",
+    ]
     assert STRIP.sub("", render(made("a b", label=None))).splitlines()[-2].split() == [
         "-1.000",
         "against",
@@ -280,7 +320,10 @@ def test_spacing_and_line_ends_are_kept():
 @pytest.mark.parametrize("bars", [True, False])
 def test_escapes_in_the_text_do_nothing(bars):
     found = made(TEXTS["control"], label="ba\x1b[2Jd", model="m\x1b]0;x\x07", method="\x9b1m")
-    for out in (render(found, bars=bars), terminal.compare([found], bars=bars, style=Style(ALL, DARK, 60))):
+    for out in (
+        render(found, bars=bars),
+        terminal.compare([found], bars=bars, style=Style(ALL, DARK, 60)),
+    ):
         plain = STRIP.sub("", out)
         assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", plain)
         assert "␛[31m" in plain
@@ -308,7 +351,9 @@ def test_columns(text, width):
 
 
 def test_wide_text_is_wrapped_between_characters():
-    lines = STRIP.sub("", terminal.render(made("电影" * 40), style=Style(ALL, DARK, 31))).splitlines()[2:-3]
+    lines = STRIP.sub(
+        "", terminal.render(made("电影" * 40), style=Style(ALL, DARK, 31))
+    ).splitlines()[2:-3]
     assert [terminal.cells(line) for line in lines] == [30, 30, 30, 30, 30, 22]
 
 
@@ -345,7 +390,11 @@ def test_compare_as_a_table():
         "special tokens  0.704  +0.826",
     ]
     of_words = [one.words() for one in found]
-    assert terminal.compare(of_words, style=Style(NONE)).splitlines()[2].split() == ["a", "0.250", "+0.500"]
+    assert terminal.compare(of_words, style=Style(NONE)).splitlines()[2].split() == [
+        "a",
+        "0.250",
+        "+0.500",
+    ]
     painted = terminal.compare(found, bars=True, style=Style(ALL, DARK))
     assert STRIP.sub("", painted) == terminal.compare(found, style=Style(NONE))
     with pytest.raises(alti.UsageError, match="different texts have no common rows"):
@@ -362,7 +411,9 @@ def test_the_text_of_a_page_is_the_users(name):
 
 
 def test_a_page_needs_nothing_but_itself():
-    source = html.page([made(TEXTS["markup"], label="<i>&\"'", model="<u>", method="</style>"), pair()])
+    source = html.page(
+        [made(TEXTS["markup"], label="<i>&\"'", model="<u>", method="</style>"), pair()]
+    )
     page = Page(source)
     assert not page.having("style")
     assert not page.having("src")
@@ -377,9 +428,19 @@ def test_a_page_needs_nothing_but_itself():
 
 def test_known_scores_have_known_classes():
     page = Page(html.fragment(made("good so bad", scores=[0.4, 0.0, -0.2])))
-    good, so, bad = [given for given in page.having("data-score") if "alti-special" not in given.get("class", "")][:3]
-    assert (good["class"], good["data-score"], good["aria-label"]) == ("alti-f20", "+0.400", "good, +0.400 for good")
-    assert (bad["class"], bad["data-score"], bad["aria-label"]) == ("alti-a10", "−0.200", "bad, −0.200 against good")
+    good, so, bad = [
+        given for given in page.having("data-score") if "alti-special" not in given.get("class", "")
+    ][:3]
+    assert (good["class"], good["data-score"], good["aria-label"]) == (
+        "alti-f20",
+        "+0.400",
+        "good, +0.400 for good",
+    )
+    assert (bad["class"], bad["data-score"], bad["aria-label"]) == (
+        "alti-a10",
+        "−0.200",
+        "bad, −0.200 against good",
+    )
     assert "tabindex" not in so
     assert "class" not in so
     assert good["tabindex"] == "0"
@@ -389,7 +450,9 @@ def test_known_scores_have_known_classes():
 
 def test_attributes_cannot_be_left():
     nasty = '" onfocus="alert(1)'
-    found = made("good film", scores=[0.4, 0.1], label=nasty, model=nasty, tokens=(nasty, nasty, ">", "'"))
+    found = made(
+        "good film", scores=[0.4, 0.1], label=nasty, model=nasty, tokens=(nasty, nasty, ">", "'")
+    )
     page = Page(html.page(found, words=False))
     assert not page.having("onfocus")
     assert f"{nasty} 0.400" in [given["title"] for given in page.having("title")]
@@ -426,7 +489,11 @@ def test_words_and_tokens_are_both_there():
     page = Page(source)
     assert page.texts == ["A clever film", "a dull plot"] * 2
     assert source.count("alti-added") == 3
-    assert [given["data-token"] for given in page.having("data-token")] == ["[CLS]", "[SEP]", "[SEP]"]
+    assert [given["data-token"] for given in page.having("data-token")] == [
+        "[CLS]",
+        "[SEP]",
+        "[SEP]",
+    ]
     assert [given["type"] for given in page.having("type")] == ["checkbox"]
     assert not page.having("checked")
     assert Page(html.fragment(pair(), words=False)).having("checked")
@@ -434,7 +501,12 @@ def test_words_and_tokens_are_both_there():
 
 
 def test_methods_of_one_text_are_stacked():
-    found = [made(), made(method="other"), made("another text"), made("another text", label="bad", probability=None)]
+    found = [
+        made(),
+        made(method="other"),
+        made("another text"),
+        made("another text", label="bad", probability=None),
+    ]
     page = Page(html.page(found))
     assert [tag for tag, _ in page.elements].count("section") == 2
     assert [tag for tag, _ in page.elements].count("h3") == 4
@@ -446,7 +518,9 @@ def test_methods_of_one_text_are_stacked():
 
 def test_directions_and_themes():
     page = Page(html.page(made(TEXTS["arabic"]), theme="dark"))
-    assert all(given["dir"] == "auto" for _, given in page.elements if given.get("class") == "alti-text")
+    assert all(
+        given["dir"] == "auto" for _, given in page.elements if given.get("class") == "alti-text"
+    )
     assert page.having("data-theme")[0]["data-theme"] == "dark"
     assert not Page(html.page(made())).having("data-theme")
     with pytest.raises(alti.UsageError, match="theme 'pink' does not exist"):
@@ -469,13 +543,27 @@ def test_a_view_of_words_says_what_it_leaves_out():
 
 def test_bins_are_the_papers():
     assert latex.BINS == ("FFFFFF", "D0E1F2", "94C4DF", "4A98C9", "1764AB")
-    assert [latex.bin_of(score / 10, 0.0, 1.0) for score in range(11)] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 4]
+    assert [latex.bin_of(score / 10, 0.0, 1.0) for score in range(11)] == [
+        0,
+        0,
+        1,
+        1,
+        2,
+        2,
+        3,
+        3,
+        4,
+        4,
+        4,
+    ]
     assert latex.bin_of(0.3, 0.3, 0.3) == 0
     assert latex.bin_of(float("nan"), 0, 1) == 0
 
 
 def test_a_table_of_methods():
-    found = latex.table([made("good so bad", scores=[0.4, 0.1, -0.2]), made("good so bad", method="a_b")])
+    found = latex.table(
+        [made("good so bad", scores=[0.4, 0.1, -0.2]), made("good so bad", method="a_b")]
+    )
     assert r"\altiword{4}{white}{good}" in found
     assert r"\altiword{0}{black}{so}" in found
     assert r"\altiword{0}{black}{bad}" in found
@@ -487,7 +575,9 @@ def test_a_table_of_methods():
 
 def test_a_table_of_tokens():
     found = latex.table(made("good so bad", scores=[0.4, 0.1, -0.2]), words=False)
-    assert r"{\color{gray}[CLS]} \altiword{4}{white}{good}" in found  # [CLS] has 9, and shades nothing
+    assert (
+        r"{\color{gray}[CLS]} \altiword{4}{white}{good}" in found
+    )  # [CLS] has 9, and shades nothing
     tokens = latex.table(pair(), words=False)
     assert r"\altiword{0}{black}{du}\altiword{0}{black}{ll}" in tokens
     assert tokens.count("[SEP]") == 2
@@ -497,13 +587,19 @@ def test_a_table_of_tokens():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("\\ { } $ & # ^ _ ~ %", r"\textbackslash{} \{ \} \$ \& \# \textasciicircum{} \_ \textasciitilde{} \%"),
+        (
+            "\\ { } $ & # ^ _ ~ %",
+            r"\textbackslash{} \{ \} \$ \& \# \textasciicircum{} \_ \textasciitilde{} \%",
+        ),
         ("a--b ,, 'x'", r"a-{}-{}b ,{},{} \textquotesingle{}x\textquotesingle{}"),
         ("naïve e\u0301", "naïve é"),
         ("ế Đặng ǰ", r"\'{\^{e}} Đ\d{\u{a}}ng \v{j}"),
         ("α ≤ ά", r"\ensuremath{\alpha} \ensuremath{\leq} \ensuremath{\acute{\alpha}}"),
         ("😀", r"\altiglyph{}{1F600}{😀}"),
-        ("电 語 한", r"\altiglyph{gbsn}{7535}{电} \altiglyph{bsmi}{8A9E}{語} \altiglyph{mj}{D55C}{한}"),
+        (
+            "电 語 한",
+            r"\altiglyph{gbsn}{7535}{电} \altiglyph{bsmi}{8A9E}{語} \altiglyph{mj}{D55C}{한}",
+        ),
         ("ж", r"\altiglyph{cyrillic}{0436}{ж}"),
         ("ﬁ ⅷ", "fi viii"),
         ("\x1b \ufffd a\u200bb", r"\alticode{001B} \alticode{FFFD} ab"),
@@ -516,7 +612,11 @@ def test_letters_of_latex(text, expected):
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
 def test_documents_compile(tmp_path):
     found = [made(text, label=text[:20], method="a_%{method}") for text in TEXTS.values()]
-    found += [pair(), made("", scores=[]), made("naïve ế Łódź жизнь 한국어 日本語 ελληνικά ∀x ħ हिन्दी שלום \U0010ffff")]
+    found += [
+        pair(),
+        made("", scores=[]),
+        made("naïve ế Łódź жизнь 한국어 日本語 ελληνικά ∀x ħ हिन्दी שלום \U0010ffff"),
+    ]
     (tmp_path / "views.tex").write_text(latex.document(found), encoding="utf-8")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "views.tex"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120)
@@ -529,7 +629,9 @@ def test_documents_compile(tmp_path):
         "\\documentclass{article}\\usepackage[T1]{fontenc}\\usepackage{xcolor}\\begin{document}"
         f"{made().to_latex()}{pair().to_latex()}\\end{{document}}"
     )
-    subprocess.run([*command[:-1], "paper.tex"], cwd=tmp_path, capture_output=True, check=True, timeout=60)
+    subprocess.run(
+        [*command[:-1], "paper.tex"], cwd=tmp_path, capture_output=True, check=True, timeout=60
+    )
 
 
 def test_a_document_of_its_own():
@@ -556,7 +658,9 @@ def test_no_words_at_all():
 
 def test_a_view_of_words_is_a_view_too():
     assert Page(html.page(made().words())).texts == [TEXTS["plain"]] * 2
-    assert render(made().words()) == render(made()).replace(f"\n  {DIM}special tokens +9.500{RESET}", "")
+    assert render(made().words()) == render(made()).replace(
+        f"\n  {DIM}special tokens +9.500{RESET}", ""
+    )
 
 
 def test_nothing_to_show_is_one_sentence():

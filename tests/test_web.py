@@ -85,10 +85,21 @@ def test_any_named_model_can_be_asked(client, server):
 def test_models_are_described(client):
     told = client.get("/api/models").json()
     first = told["models"][0]
-    assert (first["family"], first["layers"], first["labels"]) == ("bert", 6, ["negative", "positive"])
+    assert (first["family"], first["layers"], first["labels"]) == (
+        "bert",
+        6,
+        ["negative", "positive"],
+    )
     assert set(first["methods"]) == set(alti.METHODS)
     reads = {one["name"] for one in told["methods"] if one["classes"]}
-    assert {"absence", "linear", "alti_logit", "gradient", "integrated_gradients", "occlusion"} <= reads
+    assert {
+        "absence",
+        "linear",
+        "alti_logit",
+        "gradient",
+        "integrated_gradients",
+        "occlusion",
+    } <= reads
     assert not reads & {"alti", "norms", "globenc", "attention", "attention_rollout", "random"}
     assert told["limits"]["tokens"] == 512
     slow = {one["name"]: one["largest"] for one in told["methods"] if one["many_passes"]}
@@ -97,11 +108,15 @@ def test_models_are_described(client):
 
 
 def test_a_view_has_all_that_the_page_shows(client, model):
-    view = client.post("/api/view", json={"text": TEXT, "methods": ["absence", "alti"], "target": 1}).json()
+    view = client.post(
+        "/api/view", json={"text": TEXT, "methods": ["absence", "alti"], "target": 1}
+    ).json()
     found = model.explain(TEXT)
     words = [piece for piece in view["words"][0] if piece["places"]]
     scores = view["rows"][1]["scores"]
-    assert view["rows"][0]["scores"] == model.explain(TEXT, method="absence", target=1).scores.tolist()
+    assert (
+        view["rows"][0]["scores"] == model.explain(TEXT, method="absence", target=1).scores.tolist()
+    )
     assert "".join(piece["text"] for piece in view["words"][0]) == TEXT
     summed = [sum(scores[place] for place in piece["places"]) for piece in words]
     assert summed == pytest.approx(found.words().scores.tolist(), abs=1e-6)
@@ -116,9 +131,17 @@ def test_a_view_has_all_that_the_page_shows(client, model):
 
 
 def test_a_view_against_a_class(client, model):
-    asked = {"text": TEXT, "methods": ["alti", "absence", "linear"], "target": "positive", "against": 0}
+    asked = {
+        "text": TEXT,
+        "methods": ["alti", "absence", "linear"],
+        "target": "positive",
+        "against": 0,
+    }
     view = client.post("/api/view", json=asked).json()
-    found = {name: model.explain(TEXT, method=name, target=1, against=0) for name in ("absence", "linear")}
+    found = {
+        name: model.explain(TEXT, method=name, target=1, against=0)
+        for name in ("absence", "linear")
+    }
     assert view["label"] == found["absence"].label == "positive rather than negative"
     shown = {row["method"]: row["scores"] for row in view["rows"]}
     assert shown.pop("alti") == model.explain(TEXT).scores.tolist()  # the same for every class
@@ -139,20 +162,36 @@ def test_exports_are_the_library_s(client, model):
         for text in (TEXT, "A clever film.")
         for method, options in (("alti", {}), ("absence", {"messages": 1.0}))
     ]
-    made = {form: client.post("/api/export", json={**asked, "format": form}) for form in ("html", "latex", "json")}
+    made = {
+        form: client.post("/api/export", json={**asked, "format": form})
+        for form in ("html", "latex", "json")
+    }
     assert made["html"].text == html.page(found)
     assert made["latex"].text == latex.document(found)
     assert made["json"].json() == [plain(one) for one in found]
-    assert made["html"].headers["content-type"] == "text/plain; charset=utf-8"  # no browser renders it here
+    assert (
+        made["html"].headers["content-type"] == "text/plain; charset=utf-8"
+    )  # no browser renders it here
 
 
 def test_every_answer_is_guarded(client):
-    kinds = {"/": "text/html", "/app.js": "text/javascript", "/style.css": "text/css", "/html.css": "text/css"}
-    kinds |= {"/icon.svg": "image/svg+xml", "/api/models": "application/json", "/nothing": "application/json"}
+    kinds = {
+        "/": "text/html",
+        "/app.js": "text/javascript",
+        "/style.css": "text/css",
+        "/html.css": "text/css",
+    }
+    kinds |= {
+        "/icon.svg": "image/svg+xml",
+        "/api/models": "application/json",
+        "/nothing": "application/json",
+    }
     for address, kind in kinds.items():
         answer = client.get(address)
         assert answer.headers["content-type"].startswith(kind), address
-        assert answer.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'; style-src")
+        assert answer.headers["content-security-policy"].startswith(
+            "default-src 'none'; script-src 'self'; style-src"
+        )
         assert "unsafe" not in answer.headers["content-security-policy"]
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["referrer-policy"] == "no-referrer"
@@ -162,13 +201,21 @@ def test_every_answer_is_guarded(client):
 
 
 def test_the_page_needs_nothing_from_elsewhere(client):
-    files = {"/", "/html.css", *(f"/{file.name}" for file in STATIC.iterdir() if file.name != "index.html")}
+    files = {
+        "/",
+        "/html.css",
+        *(f"/{file.name}" for file in STATIC.iterdir() if file.name != "index.html"),
+    }
     used = set()
     for address in files:
         text = client.get(address).text
         used |= set(re.findall(r'(?:src|href|from)[= ]"(/[^"]*)"', text))
-        assert set(re.findall(r"https?://[^\s\"')]+", text)) <= {"http://www.w3.org/2000/svg"}, address
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|new Function", text), address
+        assert set(re.findall(r"https?://[^\s\"')]+", text)) <= {"http://www.w3.org/2000/svg"}, (
+            address
+        )
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|new Function", text
+        ), address
     assert used - {"/api/openapi.json"} == files - {"/"}
     assert not re.search(r" style=| on[a-z]+=|<style|<script>", client.get("/").text)
 
@@ -206,7 +253,10 @@ HOSTILE = {
     "an unknown method": (400, {"json": {"text": "a", "method": "magic"}}),
     "an unknown option": (400, {"json": {"text": "a", "options": {"q": 2}}}),
     "options of a wrong kind": (400, {"json": {"text": "a", "options": {"p": [2]}}}),
-    "a huge option": (400, {"json": {"text": "a", "method": "integrated_gradients", "options": {"steps": 10**9}}}),
+    "a huge option": (
+        400,
+        {"json": {"text": "a", "method": "integrated_gradients", "options": {"steps": 10**9}}},
+    ),
     "an argument as an option": (400, {"json": {"text": "a", "options": {"method": "linear"}}}),
     "another as an option": (400, {"json": {"text": "a", "options": {"truncate": True}}}),
     "an unknown class": (400, {"json": {"text": "a", "method": "linear", "target": "neutral"}}),
@@ -218,7 +268,10 @@ HOSTILE = {
     "too many tokens": (400, {"json": {"text": "word " * 600}}),
     "too many characters": (413, {"json": {"text": "a" * 30_000}}),
     "too many bytes": (413, {"content": b"x" * 10_000_000, "headers": BODY}),
-    "a stream without a length": (413, {"content": (b"x" * 100_000 for _ in range(100)), "headers": BODY}),
+    "a stream without a length": (
+        413,
+        {"content": (b"x" * 100_000 for _ in range(100)), "headers": BODY},
+    ),
     "a form": (415, {"data": {"text": "a"}}),
     "plain text": (415, {"content": b'{"text": "a"}', "headers": {"content-type": "text/plain"}}),
 }
@@ -261,10 +314,24 @@ def test_wrong_addresses_get_one_sentence(client):
 def fits(value, schema, schemas):
     """Whether a value is what a JSON schema says: the part of the language that the description uses."""
     schema = schemas[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
-    kinds = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool, "null": type(None)}
+    kinds = {
+        "object": dict,
+        "array": list,
+        "string": str,
+        "integer": int,
+        "boolean": bool,
+        "null": type(None),
+    }
     kinds["number"] = int | float
     named = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
-    kind = next((n for n in named if isinstance(value, kinds[n]) and (n == "boolean") >= isinstance(value, bool)), None)
+    kind = next(
+        (
+            n
+            for n in named
+            if isinstance(value, kinds[n]) and (n == "boolean") >= isinstance(value, bool)
+        ),
+        None,
+    )
     if kind == "array":
         return all(fits(item, schema["items"], schemas) for item in value)
     if kind == "object":
@@ -272,7 +339,11 @@ def fits(value, schema, schemas):
         more = schema.get("additionalProperties", True)
         rest = [item for name, item in value.items() if name not in known]
         inside = all(fits(value[name], known[name], schemas) for name in known if name in value)
-        others = not rest if more is False else more is True or all(fits(item, more, schemas) for item in rest)
+        others = (
+            not rest
+            if more is False
+            else more is True or all(fits(item, more, schemas) for item in rest)
+        )
         return inside and others and set(schema.get("required", ())) <= set(value)
     return kind is not None and value in schema.get("enum", [value])
 
@@ -282,13 +353,22 @@ def test_the_api_is_what_its_description_says(client):
     schemas, post = said["components"]["schemas"], said["paths"]["/api/explain"]["post"]
     question = post["requestBody"]["content"]["application/json"]["schema"]
     good = {"text": TEXT, "model": NAME, "method": "linear", "target": "positive", "options": {}}
-    answers = {status: one["content"]["application/json"]["schema"] for status, one in post["responses"].items()}
+    answers = {
+        status: one["content"]["application/json"]["schema"]
+        for status, one in post["responses"].items()
+    }
     assert fits(good, question, schemas)
     assert fits(asked(client, **good), answers["200"], schemas)
     assert fits(asked(client, layers=False), answers["200"], schemas)
     assert not fits({**asked(client), "scores": ["1"]}, answers["200"], schemas)
     assert not fits({**asked(client), "more": 1}, answers["200"], schemas)
-    for name in ("no text", "a number for text", "an unknown field", "an unknown method", "an unknown model"):
+    for name in (
+        "no text",
+        "a number for text",
+        "an unknown field",
+        "an unknown method",
+        "an unknown model",
+    ):
         request = HOSTILE[name][1]
         assert not fits(request["json"], question, schemas)
         answer = client.post("/api/explain", **request)
@@ -305,7 +385,11 @@ def test_twenty_at_once(client, server, model):
     with ThreadPoolExecutor(20) as pool:
         answers = list(pool.map(post, texts))
     assert time.monotonic() - start < 30
-    done = [(text, answer) for text, answer in zip(texts, answers, strict=True) if answer.status_code == 200]
+    done = [
+        (text, answer)
+        for text, answer in zip(texts, answers, strict=True)
+        if answer.status_code == 200
+    ]
     assert len(done) >= 5
     assert {answer.status_code for answer in answers} <= {200, 503}
     for text, answer in done:
@@ -316,7 +400,9 @@ def test_twenty_at_once(client, server, model):
 def test_the_page_answers_while_the_model_works(client, server):
     slow = {"text": "word " * 100, "methods": ["occlusion"]}
     with ThreadPoolExecutor(1) as pool:
-        working = pool.submit(httpx.post, f"{server}/api/view", json=slow, timeout=60, trust_env=False)
+        working = pool.submit(
+            httpx.post, f"{server}/api/view", json=slow, timeout=60, trust_env=False
+        )
         time.sleep(0.2)
         start = time.monotonic()
         assert client.get("/").status_code == 200
@@ -339,7 +425,10 @@ def test_a_request_that_takes_too_long_is_ended():
     worker.load()
     first = ask(worker)
     assert ask(worker) == first
-    for told, status, why in (({"sleep": 60}, 504, "longer than 1 seconds"), ({"die": True}, 503, "process")):
+    for told, status, why in (
+        ({"sleep": 60}, 504, "longer than 1 seconds"),
+        ({"die": True}, 503, "process"),
+    ):
         start = time.monotonic()
         with pytest.raises(Refused, match=why) as refused:
             ask(worker, **told)
@@ -425,8 +514,21 @@ def test_what_cannot_be_served_is_one_sentence(monkeypatch, capsys, tmp_path):
 
 def test_serve_until_ctrl_c(tmp_path):
     folder = tiny.saved(tmp_path / "tiny-bert")
-    command = [sys.executable, "-m", "alti", "serve", folder, "--host", "0.0.0.0", "--port", "0", "--no-browser"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as served:
+    command = [
+        sys.executable,
+        "-m",
+        "alti",
+        "serve",
+        folder,
+        "--host",
+        "0.0.0.0",
+        "--port",
+        "0",
+        "--no-browser",
+    ]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as served:
         try:
             assert select.select([served.stdout], [], [], 60)[0]
             address = served.stdout.readline().strip()
@@ -434,7 +536,11 @@ def test_serve_until_ctrl_c(tmp_path):
             near = f"http://127.0.0.1:{port}/api/explain"
             answer = httpx.post(near, json={"text": "A clever film"}, timeout=60, trust_env=False)
             assert alti.Attribution.from_dict(answer.json()).model == "tiny-bert"
-            slow = {"text": "bad film " * 200, "method": "integrated_gradients", "options": {"steps": 1000}}
+            slow = {
+                "text": "bad film " * 200,
+                "method": "integrated_gradients",
+                "options": {"steps": 1000},
+            }
             with ThreadPoolExecutor() as pool:  # Ctrl-C does not wait for what is being computed
                 pool.submit(httpx.post, near, json=slow, timeout=60, trust_env=False)
                 time.sleep(1)

@@ -48,13 +48,17 @@ def model():
 
 
 def show(page, **view):
-    page.open(f"{page.server}/#" + "&".join(f"{name}={quote(str(value))}" for name, value in view.items()))
+    page.open(
+        f"{page.server}/#" + "&".join(f"{name}={quote(str(value))}" for name, value in view.items())
+    )
     page.wait(READY)
 
 
 def write(page, text, field="text"):
     """Type over what is there, and wait for the explanation."""
-    page.run(f"document.querySelector('#{field}').focus(), document.querySelector('#{field}').select()")
+    page.run(
+        f"document.querySelector('#{field}').focus(), document.querySelector('#{field}').select()"
+    )
     page.type(text)
     page.wait(
         f"{READY} && [...document.querySelectorAll('.result .alti-text')].some(p => "
@@ -80,7 +84,9 @@ def test_it_opens_with_an_explained_example(page, model):
     same(scores(page), model.explain(text))
     same(scores(page, "absence"), model.explain(text, method="absence"))
     assert page.run("document.querySelector('.alti-says strong').textContent") == "negative"
-    assert page.run("document.querySelector('#mixing-title').textContent") == "What [CLS] is made of"
+    assert (
+        page.run("document.querySelector('#mixing-title').textContent") == "What [CLS] is made of"
+    )
     assert page.run("document.querySelectorAll('#flow .edge.strong').length") > 5
 
 
@@ -103,7 +109,9 @@ def test_one_to_four_methods(page, model):
 
 
 def mixed(page):
-    return page.run("[...document.querySelectorAll('#mixed [data-score]')].map(s => Number(s.dataset.score))")
+    return page.run(
+        "[...document.querySelectorAll('#mixed [data-score]')].map(s => Number(s.dataset.score))"
+    )
 
 
 def test_click_a_token_and_move_the_slider(blank, model):
@@ -111,7 +119,9 @@ def test_click_a_token_and_move_the_slider(blank, model):
     found = model.explain(TEXT)
     place = found.tokens.index("plot")
     blank.click(f".result [data-place='{place}']")
-    assert blank.run("document.querySelector('#mixing-title').textContent") == "What plot is made of"
+    assert (
+        blank.run("document.querySelector('#mixing-title').textContent") == "What plot is made of"
+    )
     assert mixed(blank) == pytest.approx(found.relevance(5)[place].tolist(), abs=1e-3)
     blank.run("document.querySelector('#layer').focus()")
     for _ in range(3):
@@ -140,7 +150,9 @@ def test_the_keyboard_reaches_a_word(page):
     page.key("Enter")
     assert page.run("document.activeElement.textContent") == "acting"
     assert page.run("document.activeElement.getAttribute('aria-pressed')") == "true"
-    assert page.run("document.querySelector('#mixing-title').textContent") == "What acting is made of"
+    assert (
+        page.run("document.querySelector('#mixing-title').textContent") == "What acting is made of"
+    )
 
 
 def test_the_graph_has_a_threshold(blank, model):
@@ -242,7 +254,9 @@ def test_any_text_is_only_text(blank, model, text):
     shown = blank.run("document.querySelector('.result .alti-text').textContent")
     assert shown == model.explain(text).text.replace("\0", "␀").replace("\x1b", "␛")
     assert blank.run("document.body.dataset.owned") is None
-    assert blank.run("document.querySelectorAll('main script, main style, .result img').length") == 0
+    assert (
+        blank.run("document.querySelectorAll('main script, main style, .result img').length") == 0
+    )
     rtl = "\u0590" <= text[0] <= "\u06ff"
     direction = "getComputedStyle(document.querySelector('.result .alti-text')).direction"
     assert blank.run(direction) == ("rtl" if rtl else "ltr")
@@ -251,7 +265,9 @@ def test_any_text_is_only_text(blank, model, text):
 def test_a_label_is_only_text(blank):
     """The tiny model's labels are elements: none may become one."""
     show(blank, model="tiny-bert", text="A clever film", methods="alti,linear", target=0)
-    assert blank.run("document.querySelector('.alti-says strong').textContent").startswith("<img src=x")
+    assert blank.run("document.querySelector('.alti-says strong').textContent").startswith(
+        "<img src=x"
+    )
     assert blank.run("document.querySelector('#class').options[2].text") == "</option><b>bold</b>"
     assert blank.run("document.querySelectorAll('main img, main .result b').length") == 0
     assert blank.run("document.body.dataset.owned") is None
@@ -272,7 +288,9 @@ def test_what_goes_wrong_is_one_sentence(page):
     assert "longer than the 512 tokens" in page.run("document.querySelector('#error').textContent")
     write(page, "A good film")
     assert page.run("document.querySelector('#error').hidden") is True
-    assert page.problems == ["Failed to load resource: the server responded with a status of 400 (Bad Request)"]
+    assert page.problems == [
+        "Failed to load resource: the server responded with a status of 400 (Bad Request)"
+    ]
     page.problems.clear()
 
 
@@ -283,13 +301,22 @@ def test_a_long_text_stays_readable(blank, width):
     show(blank, text=text.strip(), methods="alti,absence", unit="tokens")
     assert blank.run("document.querySelectorAll('#strip thead th').length") > 390
     assert blank.run("document.documentElement.scrollWidth") <= width
-    assert blank.run("parseFloat(getComputedStyle(document.querySelector('.result .alti-text')).fontSize)") >= 16
-    assert blank.run("document.querySelector('#flow').scrollWidth > document.querySelector('#flow').clientWidth")
+    assert (
+        blank.run(
+            "parseFloat(getComputedStyle(document.querySelector('.result .alti-text')).fontSize)"
+        )
+        >= 16
+    )
+    assert blank.run(
+        "document.querySelector('#flow').scrollWidth > document.querySelector('#flow').clientWidth"
+    )
 
 
 def test_exports(page, model):
     """What is copied is what the library makes."""
-    page.send("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
+    page.send(
+        "Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"]
+    )
     page.click("#keep summary")
     found = [model.explain(TEXT, method=method, layers=False) for method in ("alti", "absence")]
     for kind, wanted in (("HTML", alti.html.page(found)), ("LaTeX", alti.latex.document(found))):
@@ -335,7 +362,9 @@ def test_the_way_past_the_controls_keeps_the_text(page):
 
 def test_what_a_screen_reader_calls_the_sliders(page):
     for name, called in (("layer", "Layer"), ("threshold", "Contributions above")):
-        assert page.run(f"document.querySelector('#{name}').labels[0].textContent").startswith(called)
+        assert page.run(f"document.querySelector('#{name}').labels[0].textContent").startswith(
+            called
+        )
         assert page.run(f"document.querySelector('#{name}').getAttribute('aria-valuetext')")
 
 
@@ -343,7 +372,9 @@ def test_of_two_texts_one_can_be_wrong(page):
     page.open(f"{page.server}/#text=good&other=" + "bad+" * 600)
     page.wait(f"{READY} && !document.querySelector('#error').hidden")
     assert page.run("document.querySelectorAll('.result .alti-text').length") > 0
-    assert page.run("document.querySelector('#error').textContent").startswith("Compare with: The text is longer")
+    assert page.run("document.querySelector('#error').textContent").startswith(
+        "Compare with: The text is longer"
+    )
     page.problems.clear()
 
 
@@ -356,7 +387,9 @@ def test_a_link_of_another_model_s_class(blank):
 def test_back_to_the_prediction_and_focus_stays(page):
     page.click(".result [data-place='2']")
     page.click("#mixing-by button")
-    assert page.run("document.querySelector('#mixing-title').textContent") == "What [CLS] is made of"
+    assert (
+        page.run("document.querySelector('#mixing-title').textContent") == "What [CLS] is made of"
+    )
     page.run("document.querySelector('#examples button:nth-child(3)').focus()")
     page.key("Enter")
     page.wait(READY)
@@ -376,10 +409,14 @@ def test_rather_than_another_class(blank):
     blank.wait(READY)
     assert "rather than" in blank.run("document.querySelector('.alti-says strong').textContent")
     assert scores(blank, "absence") != before
-    assert blank.run("document.querySelector('#class').value") == str(predicted)  # another text could be predicted so
+    assert blank.run("document.querySelector('#class').value") == str(
+        predicted
+    )  # another text could be predicted so
     assert f"against={rival}" in blank.run("location.hash")
     blank.open("about:blank")
-    show(blank, model="tiny-bert", text=TEXT, methods="alti,absence", target=predicted, against=rival)
+    show(
+        blank, model="tiny-bert", text=TEXT, methods="alti,absence", target=predicted, against=rival
+    )
     assert blank.run("document.querySelector('#rival').value") == str(rival)
     blank.run(CHOOSE.format(rival, "class"))  # is now the target, and no rival any more
     blank.wait(READY)

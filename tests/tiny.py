@@ -5,7 +5,15 @@ from pathlib import Path
 
 import torch
 import transformers
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import (
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 transformers.utils.logging.disable_progress_bar()  # stderr is part of what is tested
@@ -92,12 +100,18 @@ CONFIGS: dict[str, dict] = {
 
 VARIANTS: dict[str, tuple[str, dict]] = {  # the same family, built differently
     "opt, norm after the sum": ("opt", {"do_layer_norm_before": False}),
-    "opt, norms without weights": ("opt", {"do_layer_norm_before": False, "layer_norm_elementwise_affine": False}),
+    "opt, norms without weights": (
+        "opt",
+        {"do_layer_norm_before": False, "layer_norm_elementwise_affine": False},
+    ),
     "gpt_neox, residuals in sequence": ("gpt_neox", {"use_parallel_residual": False}),
     "bloom, normed residual": ("bloom", {"apply_residual_connection_post_layernorm": True}),
     "albert, two layers in a group": ("albert", {"inner_group_num": 2}),
     "deberta-v2, own position keys": ("deberta-v2", {"share_att_key": False}),
-    "gpt2, upcast attention": ("gpt2", {"reorder_and_upcast_attn": True, "scale_attn_by_inverse_layer_idx": True}),
+    "gpt2, upcast attention": (
+        "gpt2",
+        {"reorder_and_upcast_attn": True, "scale_attn_by_inverse_layer_idx": True},
+    ),
     "llama, one key head": ("llama", {"num_key_value_heads": 1, "attention_bias": False}),
     "t5, gated": ("t5", {"feed_forward_proj": "gated-gelu"}),
 }
@@ -109,7 +123,14 @@ DECODERS = (
 )  # fmt: skip
 
 
-def build(family: str, head: str = "AutoModel", *, seed: int = 0, dtype: torch.dtype = torch.float64, **config: object):
+def build(
+    family: str,
+    head: str = "AutoModel",
+    *,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float64,
+    **config: object,
+):
     """A model whose every weight is random: biases that are not 0, gains that are not 1."""
     torch.manual_seed(seed)
     auto = getattr(transformers, head)
@@ -128,12 +149,16 @@ def build(family: str, head: str = "AutoModel", *, seed: int = 0, dtype: torch.d
     return model.to(dtype).eval()
 
 
-def inputs(model: PreTrainedModel, *, side: str = "right", lengths: tuple[int, ...] = (9, 7), seed: int = 1):
+def inputs(
+    model: PreTrainedModel, *, side: str = "right", lengths: tuple[int, ...] = (9, 7), seed: int = 1
+):
     """A padded batch for any family: ids and mask, decoder ids too, or pictures."""
     generator = torch.Generator().manual_seed(seed)
     if model.main_input_name == "pixel_values":
         return {"pixel_values": torch.randn(2, 3, 12, 12, generator=generator, dtype=model.dtype)}
-    batch = dict(zip(("input_ids", "attention_mask"), _ids(model, lengths, side, generator), strict=True))
+    batch = dict(
+        zip(("input_ids", "attention_mask"), _ids(model, lengths, side, generator), strict=True)
+    )
     if model.config.model_type in ENCODER_DECODERS:
         ids, mask = _ids(model, (7, 8), side, generator)
         batch |= {"decoder_input_ids": ids, "decoder_attention_mask": mask}
@@ -155,10 +180,18 @@ CORPUS = [
     "The keys to the cabinet are on the table. It costs 3.14 dollars!",
 ]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-ROLES = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+ROLES = {
+    "pad_token": "[PAD]",
+    "unk_token": "[UNK]",
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "mask_token": "[MASK]",
+}
 
 
-TOKENIZERS = Path(__file__).with_name("trained")  # trained once, by running this file: training draws lots for ties
+TOKENIZERS = Path(__file__).with_name(
+    "trained"
+)  # trained once, by running this file: training draws lots for ties
 
 
 @cache
@@ -166,19 +199,29 @@ def tokenizer(kind: str = "wordpiece") -> PreTrainedTokenizerFast:
     """A tokenizer: wordpiece (BERT's), bpe (GPT-2's, on bytes) or sentencepiece (Llama's, ▁ for a space)."""
     made = Tokenizer.from_file(str(TOKENIZERS / f"{kind}.json"))
     names = ["input_ids", "attention_mask"] + ["token_type_ids"] * (kind == "wordpiece")
-    return PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=10**30, model_input_names=names, **ROLES)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=made, model_max_length=10**30, model_input_names=names, **ROLES
+    )
 
 
 def trained(kind: str) -> Tokenizer:
     if kind == "wordpiece":
         made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-        made.normalizer, made.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+        made.normalizer, made.pre_tokenizer = (
+            normalizers.BertNormalizer(),
+            pre_tokenizers.BertPreTokenizer(),
+        )
         trainer = trainers.WordPieceTrainer(vocab_size=90, special_tokens=SPECIAL)
     elif kind == "bpe":
         made = Tokenizer(models.BPE())
-        made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+        made.pre_tokenizer, made.decoder = (
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+            decoders.ByteLevel(),
+        )
         alphabet = pre_tokenizers.ByteLevel.alphabet()
-        trainer = trainers.BpeTrainer(vocab_size=330, special_tokens=SPECIAL, initial_alphabet=alphabet)
+        trainer = trainers.BpeTrainer(
+            vocab_size=330, special_tokens=SPECIAL, initial_alphabet=alphabet
+        )
     else:
         made = Tokenizer(models.Unigram())
         made.pre_tokenizer, made.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
@@ -187,21 +230,35 @@ def trained(kind: str) -> Tokenizer:
     if kind != "bpe":
         ends = [(token, made.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
         single, pair = "[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1"
-        made.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=ends)
+        made.post_processor = processors.TemplateProcessing(
+            single=single, pair=pair, special_tokens=ends
+        )
     return made
 
 
 def speaking(family: str, head: str, kind: str = "wordpiece", **config: object) -> PreTrainedModel:
     """A tiny model with room for a tokenizer's vocabulary."""
-    roles = {"pad_token_id": 0, "cls_token_id": 2, "sep_token_id": 3, "bos_token_id": 2, "eos_token_id": 3}
+    roles = {
+        "pad_token_id": 0,
+        "cls_token_id": 2,
+        "sep_token_id": 3,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+    }
     return build(family, head, **{"vocab_size": len(tokenizer(kind)), **roles, **config})
 
 
 def saved(
-    folder: Path, family: str = "bert", head: str = "AutoModelForSequenceClassification", **config: object
+    folder: Path,
+    family: str = "bert",
+    head: str = "AutoModelForSequenceClassification",
+    **config: object,
 ) -> Path:
     """A folder with a tiny model and its tokenizer, as from_pretrained reads it."""
-    labels = {"id2label": {0: "negative", 1: "positive"}, "label2id": {"negative": 0, "positive": 1}}
+    labels = {
+        "id2label": {0: "negative", 1: "positive"},
+        "label2id": {"negative": 0, "positive": 1},
+    }
     speaking(family, head, dtype=torch.float32, **{**labels, **config}).save_pretrained(folder)
     tokenizer().save_pretrained(folder)
     return folder

@@ -22,19 +22,36 @@ class Site:
     norm: str | None = None  # post-norm: the norm applied to the residual sum
     then: str | None = None  # pre-norm: the module that next reads the residual sum
     parallel: str | None = None  # parallel residual: the MLP whose output is added in the same sum
-    branch_norm: str | None = None  # a norm on the attention branch before the sum (Gemma 2, OLMo 2)
+    branch_norm: str | None = (
+        None  # a norm on the attention branch before the sum (Gemma 2, OLMo 2)
+    )
     branch_scale: str | None = None  # config field that multiplies the branch (Granite)
-    residual: str | None = None  # module whose output is the residual, where that is not the layer's input
+    residual: str | None = (
+        None  # module whose output is the residual, where that is not the layer's input
+    )
     ffn_norm: str | None = None  # post-norm: the second norm, for Globenc and ALTI + LN2
     cross: bool = False  # attends to the encoder
     # Only for attention that does not pass through transformers' attention interface:
     probs: str | None = None  # the Dropout module that every probability passes through
     value: str | None = None  # the module that computes the values, heads side by side
-    value_part: tuple[int, int] = (0, 1)  # of each head's slice of `value`, which of how many parts is the value
+    value_part: tuple[int, int] = (
+        0,
+        1,
+    )  # of each head's slice of `value`, which of how many parts is the value
 
     def paths(self) -> dict[str, str]:
         """The module paths of this site by field name."""
-        fields = ("out", "norm", "then", "parallel", "branch_norm", "residual", "ffn_norm", "probs", "value")
+        fields = (
+            "out",
+            "norm",
+            "then",
+            "parallel",
+            "branch_norm",
+            "residual",
+            "ffn_norm",
+            "probs",
+            "value",
+        )
         return {field: path for field in fields if (path := getattr(self, field))}
 
 
@@ -44,7 +61,9 @@ class Stack:
 
     blocks: str  # path of the list of layers inside the base model; * stands for any one name
     sites: tuple[Site, ...]
-    when: str | None = None  # "field" or "not field": the stack exists where this config field says so
+    when: str | None = (
+        None  # "field" or "not field": the stack exists where this config field says so
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +73,18 @@ class Family:
     stacks: tuple[Stack, ...]
     pool: str = "first"  # "first", "last" (non-padding), "eos", "mean", or "config:FIELD" that holds "cls" or "mean"
     gated: bool = False  # the MLP multiplies an activated gate with a second projection
-    offset_positions: bool = False  # the first padding_idx + 1 rows of the position table belong to no token
-    refuse: tuple[tuple[str, str], ...] = ()  # (config field, why the model cannot be read where it is set)
+    offset_positions: bool = (
+        False  # the first padding_idx + 1 rows of the position table belong to no token
+    )
+    refuse: tuple[
+        tuple[str, str], ...
+    ] = ()  # (config field, why the model cannot be read where it is set)
 
     def __post_init__(self) -> None:
         if self.pool not in POOLS and not self.pool.startswith("config:"):
-            raise UsageError(f"pool = {self.pool!r} is no position: give {', '.join(POOLS)} or config:FIELD")
+            raise UsageError(
+                f"pool = {self.pool!r} is no position: give {', '.join(POOLS)} or config:FIELD"
+            )
 
 
 def _post_norm(blocks: str, out: str, norm: str, ffn_norm: str) -> Stack:
@@ -70,7 +95,9 @@ def _pre_norm(blocks: str, out: str, then: str) -> Stack:
     return Stack(blocks, (Site(out, then=then),))
 
 
-_BERT_SITE = Site("attention.output.dense", norm="attention.output.LayerNorm", ffn_norm="output.LayerNorm")
+_BERT_SITE = Site(
+    "attention.output.dense", norm="attention.output.LayerNorm", ffn_norm="output.LayerNorm"
+)
 _BERT = Family((Stack("encoder.layer", (_BERT_SITE,)),))
 _ROBERTA = replace(_BERT, offset_positions=True)
 _MPNET_SITE = Site(
@@ -80,23 +107,39 @@ _MPNET_SITE = Site(
     probs="attention.attn.dropout",
     value="attention.attn.v",
 )
-_DEBERTA_SITE = replace(_BERT_SITE, probs="attention.self.dropout", value="attention.self.value_proj")
+_DEBERTA_SITE = replace(
+    _BERT_SITE, probs="attention.self.dropout", value="attention.self.value_proj"
+)
 
-_LLAMA = Family((_pre_norm("layers", "self_attn.o_proj", "post_attention_layernorm"),), pool="last", gated=True)
-_GRANITE_SITE = Site("self_attn.o_proj", then="post_attention_layernorm", branch_scale="residual_multiplier")
-_GEMMA2_SITE = Site("self_attn.o_proj", then="pre_feedforward_layernorm", branch_norm="post_attention_layernorm")
+_LLAMA = Family(
+    (_pre_norm("layers", "self_attn.o_proj", "post_attention_layernorm"),), pool="last", gated=True
+)
+_GRANITE_SITE = Site(
+    "self_attn.o_proj", then="post_attention_layernorm", branch_scale="residual_multiplier"
+)
+_GEMMA2_SITE = Site(
+    "self_attn.o_proj", then="pre_feedforward_layernorm", branch_norm="post_attention_layernorm"
+)
 _GEMMA2 = Family((Stack("layers", (_GEMMA2_SITE,)),), pool="last", gated=True)
 _OLMO2_SITE = Site("self_attn.o_proj", then="mlp", branch_norm="post_attention_layernorm")
 _OPT = (
-    replace(_pre_norm("decoder.layers", "self_attn.out_proj", "final_layer_norm"), when="do_layer_norm_before"),
     replace(
-        _post_norm("decoder.layers", "self_attn.out_proj", "self_attn_layer_norm", "final_layer_norm"),
+        _pre_norm("decoder.layers", "self_attn.out_proj", "final_layer_norm"),
+        when="do_layer_norm_before",
+    ),
+    replace(
+        _post_norm(
+            "decoder.layers", "self_attn.out_proj", "self_attn_layer_norm", "final_layer_norm"
+        ),
         when="not do_layer_norm_before",
     ),
 )
 _GPT_NEOX = (
     Stack("layers", (Site("attention.dense", parallel="mlp"),), when="use_parallel_residual"),
-    replace(_pre_norm("layers", "attention.dense", "post_attention_layernorm"), when="not use_parallel_residual"),
+    replace(
+        _pre_norm("layers", "attention.dense", "post_attention_layernorm"),
+        when="not use_parallel_residual",
+    ),
 )
 _BLOOM_SITE = Site(
     "self_attention.dense",
@@ -107,14 +150,24 @@ _BLOOM_SITE = Site(
 )
 _BLOOM = (
     Stack("h", (_BLOOM_SITE,), when="not apply_residual_connection_post_layernorm"),
-    Stack("h", (replace(_BLOOM_SITE, residual="input_layernorm"),), when="apply_residual_connection_post_layernorm"),
+    Stack(
+        "h",
+        (replace(_BLOOM_SITE, residual="input_layernorm"),),
+        when="apply_residual_connection_post_layernorm",
+    ),
 )
 
-_BART_CROSS = Site("encoder_attn.out_proj", norm="encoder_attn_layer_norm", ffn_norm="final_layer_norm", cross=True)
+_BART_CROSS = Site(
+    "encoder_attn.out_proj", norm="encoder_attn_layer_norm", ffn_norm="final_layer_norm", cross=True
+)
 _BART = Family(
     (
-        _post_norm("encoder.layers", "self_attn.out_proj", "self_attn_layer_norm", "final_layer_norm"),
-        Stack("decoder.layers", (Site("self_attn.out_proj", norm="self_attn_layer_norm"), _BART_CROSS)),
+        _post_norm(
+            "encoder.layers", "self_attn.out_proj", "self_attn_layer_norm", "final_layer_norm"
+        ),
+        Stack(
+            "decoder.layers", (Site("self_attn.out_proj", norm="self_attn_layer_norm"), _BART_CROSS)
+        ),
     ),
     pool="eos",
 )
@@ -122,12 +175,17 @@ _M2M_CROSS = Site("encoder_attn.out_proj", then="final_layer_norm", cross=True)
 _M2M_100 = Family(
     (
         _pre_norm("encoder.layers", "self_attn.out_proj", "final_layer_norm"),
-        Stack("decoder.layers", (Site("self_attn.out_proj", then="encoder_attn_layer_norm"), _M2M_CROSS)),
+        Stack(
+            "decoder.layers",
+            (Site("self_attn.out_proj", then="encoder_attn_layer_norm"), _M2M_CROSS),
+        ),
     ),
 )
 _T5_SELF = Site("layer.0.SelfAttention.o", then="layer.1.layer_norm")
 _T5_CROSS = Site("layer.1.EncDecAttention.o", then="layer.2.layer_norm", cross=True)
-_T5 = Family((Stack("encoder.block", (_T5_SELF,)), Stack("decoder.block", (_T5_SELF, _T5_CROSS))), pool="eos")
+_T5 = Family(
+    (Stack("encoder.block", (_T5_SELF,)), Stack("decoder.block", (_T5_SELF, _T5_CROSS))), pool="eos"
+)
 
 _ALBERT = "encoder.albert_layer_groups.*.albert_layers"
 _CONVOLUTION = "a convolution beside its attention mixes neighbouring tokens"
@@ -139,11 +197,23 @@ FAMILIES: dict[str, Family] = {  # the key is model.config.model_type
     "roberta": _ROBERTA,
     "xlm-roberta": _ROBERTA,
     "camembert": _ROBERTA,
-    "distilbert": Family((_post_norm("transformer.layer", "attention.out_lin", "sa_layer_norm", "output_layer_norm"),)),
-    "albert": Family((_post_norm(_ALBERT, "attention.dense", "attention.LayerNorm", "full_layer_layer_norm"),)),
+    "distilbert": Family(
+        (
+            _post_norm(
+                "transformer.layer", "attention.out_lin", "sa_layer_norm", "output_layer_norm"
+            ),
+        )
+    ),
+    "albert": Family(
+        (_post_norm(_ALBERT, "attention.dense", "attention.LayerNorm", "full_layer_layer_norm"),)
+    ),
     "mpnet": Family((Stack("encoder.layer", (_MPNET_SITE,)),), offset_positions=True),
-    "deberta-v2": Family((Stack("encoder.layer", (_DEBERTA_SITE,)),), refuse=(("conv_kernel_size", _CONVOLUTION),)),
-    "modernbert": Family((_pre_norm("layers", "attn.Wo", "mlp_norm"),), pool="config:classifier_pooling", gated=True),
+    "deberta-v2": Family(
+        (Stack("encoder.layer", (_DEBERTA_SITE,)),), refuse=(("conv_kernel_size", _CONVOLUTION),)
+    ),
+    "modernbert": Family(
+        (_pre_norm("layers", "attn.Wo", "mlp_norm"),), pool="config:classifier_pooling", gated=True
+    ),
     "vit": Family((_pre_norm("layers", "attention.o_proj", "layernorm_after"),)),
     # decoders
     "gpt2": Family((_pre_norm("h", "attn.c_proj", "ln_2"),), pool="last"),

@@ -42,8 +42,14 @@ class Lines:
                         self.empty += 1
         except (OSError, UnicodeDecodeError) as error:
             line = len(self.numbers) + self.empty + 1
-            what = error.strerror if isinstance(error, OSError) else f"line {line} or one soon after is not UTF-8"
-            raise LoadError(f"{self.file or 'standard input'} could not be read ({what}): save it as UTF-8") from error
+            what = (
+                error.strerror
+                if isinstance(error, OSError)
+                else f"line {line} or one soon after is not UTF-8"
+            )
+            raise LoadError(
+                f"{self.file or 'standard input'} could not be read ({what}): save it as UTF-8"
+            ) from error
 
     def count(self) -> int | None:
         """How many texts there will be, where that can be known."""
@@ -90,7 +96,9 @@ def show(found: "Attribution", as_json: bool, tokens: bool, bars: bool, file: Pa
         say(found.render(words=not tokens, bars=bars))
 
 
-def save(found: "list[Attribution]", page: Path | None, document: Path | None, tokens: bool) -> None:
+def save(
+    found: "list[Attribution]", page: Path | None, document: Path | None, tokens: bool
+) -> None:
     """The files that were asked for, with all results."""
     from alti.views import html, latex
 
@@ -110,7 +118,9 @@ def drawing(file: Path | None, kind: str) -> "Callable[[Attribution, bool], None
     if kind not in PLOTS:
         raise UsageError(f"--kind {kind} does not exist: choose from {', '.join(PLOTS)}")
     if file.suffix.lower() not in ENDINGS:
-        raise UsageError(f"--plot {file} has no ending of a picture: choose from {', '.join(ENDINGS)}")
+        raise UsageError(
+            f"--plot {file} has no ending of a picture: choose from {', '.join(ENDINGS)}"
+        )
     require_target(file, f"--plot {file}")
 
     def draw(found: "Attribution", tokens: bool) -> None:
@@ -162,7 +172,13 @@ def resumable(out: Path, *, kept: bool = True) -> Iterator[None]:
 def bar(what: str) -> Iterator[Callable[[int, int | None], None]]:
     """A bar with the time left on stderr, where someone watches."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
     columns = (
         TextColumn("alti"),
@@ -173,7 +189,9 @@ def bar(what: str) -> Iterator[Callable[[int, int | None], None]]:
     )
     console = Console(stderr=True)
     hidden = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden, redirect_stdout=False) as progress:
+    with Progress(
+        *columns, console=console, transient=True, disable=hidden, redirect_stdout=False
+    ) as progress:
         task = progress.add_task("alti", total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
@@ -204,6 +222,8 @@ def table(rows: list[dict[str, Any]], as_json: bool, *, right: int | None = None
         head = column if numeric else column.replace("_", " ")
         made.add_column(head, overflow="fold", justify="right" if numeric else "left")
     for row in rows:
-        cells = ["yes" if cell is True else "" if cell is False else str(cell) for cell in row.values()]
+        cells = [
+            "yes" if cell is True else "" if cell is False else str(cell) for cell in row.values()
+        ]
         made.add_row(*cells)
     Console().print(made, markup=False)

@@ -12,7 +12,9 @@ def families(as_json: Json = False) -> None:
     rows = [
         {
             "family": name,
-            "reads": " + ".join(stack.blocks for stack in family.stacks if not (stack.when or "").startswith("not ")),
+            "reads": " + ".join(
+                stack.blocks for stack in family.stacks if not (stack.when or "").startswith("not ")
+            ),
             "classifier_reads": family.pool,
             "second_norm": any(site.ffn_norm for stack in family.stacks for site in stack.sites),
         }
@@ -25,7 +27,9 @@ def methods(as_json: Json = False) -> None:
     """List the attribution methods and their options."""
     from alti.methods import METHODS, options_of, summary_of
 
-    own = {name: {key: x for key, x in options_of(name).items() if key != "layers"} for name in METHODS}
+    own = {
+        name: {key: x for key, x in options_of(name).items() if key != "layers"} for name in METHODS
+    }
     _list("method", [(name, own[name], summary_of(name)) for name in METHODS], as_json)
 
 

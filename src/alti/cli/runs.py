@@ -14,32 +14,50 @@ from alti.cli.shared import Device, Dtype, Json, ModelName, PairColumn, Trust, b
 
 
 def bench(
-    data: Annotated[str, typer.Option(help="A parquet, JSONL, CSV, TSV or text file, or a hub name (NAME:CONFIG).")],
+    data: Annotated[
+        str,
+        typer.Option(help="A parquet, JSONL, CSV, TSV or text file, or a hub name (NAME:CONFIG)."),
+    ],
     model: ModelName = None,
     methods: Annotated[
         str | None, typer.Option(help="Names, by commas; alti:p=2 gives an option. Default: all.")
     ] = None,
     metrics: Annotated[
-        str, typer.Option(help="See `alti metrics`; by commas; probability_drop:steps=60 gives an option.")
+        str,
+        typer.Option(
+            help="See `alti metrics`; by commas; probability_drop:steps=60 gives an option."
+        ),
     ] = "comprehensiveness,sufficiency",
     split: Annotated[str | None, typer.Option(help="Of the data.")] = None,
     text_column: Annotated[str | None, typer.Option(help="Default: text, sentence, …")] = None,
     label_column: Annotated[str | None, typer.Option(help="Default: label.")] = None,
-    rationale_column: Annotated[str | None, typer.Option(help="Weights of words, for plausibility.")] = None,
+    rationale_column: Annotated[
+        str | None, typer.Option(help="Weights of words, for plausibility.")
+    ] = None,
     pair_column: PairColumn = None,
     first: Annotated[int | None, typer.Option(help="Only so many rows, from the top.")] = None,
-    sample: Annotated[int | None, typer.Option(help="Only so many rows, drawn with --seed.")] = None,
+    sample: Annotated[
+        int | None, typer.Option(help="Only so many rows, drawn with --seed.")
+    ] = None,
     seed: Annotated[int, typer.Option()] = 0,
-    mask: Annotated[bool, typer.Option("--mask", help="Mask tokens instead of deleting them.")] = False,
-    mask_token: Annotated[str | None, typer.Option(help="How the data writes the mask token.")] = None,
+    mask: Annotated[
+        bool, typer.Option("--mask", help="Mask tokens instead of deleting them.")
+    ] = False,
+    mask_token: Annotated[
+        str | None, typer.Option(help="How the data writes the mask token.")
+    ] = None,
     envelope: Annotated[
         bool, typer.Option("--envelope", help="Running extremes, as the paper's released code.")
     ] = False,
-    truncate: Annotated[bool, typer.Option("--truncate", help="Cut texts that are too long.")] = False,
-    keep_scores: Annotated[bool, typer.Option("--keep-scores", help="Write the scores into the rows too.")] = False,
-    out: Annotated[Path, typer.Option(help="The rows; a run that was stopped goes on from there.")] = Path(
-        "bench.jsonl"
-    ),
+    truncate: Annotated[
+        bool, typer.Option("--truncate", help="Cut texts that are too long.")
+    ] = False,
+    keep_scores: Annotated[
+        bool, typer.Option("--keep-scores", help="Write the scores into the rows too.")
+    ] = False,
+    out: Annotated[
+        Path, typer.Option(help="The rows; a run that was stopped goes on from there.")
+    ] = Path("bench.jsonl"),
     form: Annotated[str, typer.Option("--format", help="text, markdown, latex or csv.")] = "text",
     device: Device = "auto",
     dtype: Dtype = None,
@@ -47,7 +65,16 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Compare methods on a data set: which tokens matter, by how much the prediction suffers without them?"""
-    from alti.experiments.bench import PAPER, Plan, curves, default_methods, load_rows, run, summary, work
+    from alti.experiments.bench import (
+        PAPER,
+        Plan,
+        curves,
+        default_methods,
+        load_rows,
+        run,
+        summary,
+        work,
+    )
     from alti.model.loading import DEFAULT_NAME
     from alti.views.tables import key_of, long_csv
 
@@ -96,28 +123,43 @@ def bench(
     else:
         each = [long_csv(tables)] if form == "csv" else [getattr(table, form)() for table in tables]
         say(harmless("\n".join(each)), end="")
-    passes, single, seconds = (f"{spent.get(key, 0):,.0f}" for key in ("passes", "unbatched", "seconds"))
+    passes, single, seconds = (
+        f"{spent.get(key, 0):,.0f}" for key in ("passes", "unbatched", "seconds")
+    )
     note(f"{passes} forward passes in {seconds} s, {single} if one by one; rows in {out}")
 
 
 def train(
     checkpoint: Annotated[str, typer.Argument(help="What to fine-tune: a hub name or a folder.")],
-    out: Annotated[Path, typer.Argument(help="The folder for the model; a run that was stopped goes on from there.")],
-    data: Annotated[str, typer.Option(help="A parquet, JSONL, CSV or TSV file, or a hub name (NAME:CONFIG).")],
+    out: Annotated[
+        Path,
+        typer.Argument(help="The folder for the model; a run that was stopped goes on from there."),
+    ],
+    data: Annotated[
+        str, typer.Option(help="A parquet, JSONL, CSV or TSV file, or a hub name (NAME:CONFIG).")
+    ],
     split: Annotated[str | None, typer.Option(help="To train on.")] = "train",
-    validation: Annotated[str | None, typer.Option(help="Split to measure accuracy on; '' for none.")] = "validation",
+    validation: Annotated[
+        str | None, typer.Option(help="Split to measure accuracy on; '' for none.")
+    ] = "validation",
     text_column: Annotated[str | None, typer.Option(help="Default: text, sentence, …")] = None,
     label_column: Annotated[str | None, typer.Option(help="Default: label.")] = None,
     pair_column: PairColumn = None,
-    task: Annotated[str, typer.Option(help="text, or mask: the head reads the mask token.")] = "text",
-    mask_token: Annotated[str | None, typer.Option(help="How the data writes the mask token.")] = None,
+    task: Annotated[
+        str, typer.Option(help="text, or mask: the head reads the mask token.")
+    ] = "text",
+    mask_token: Annotated[
+        str | None, typer.Option(help="How the data writes the mask token.")
+    ] = None,
     first: Annotated[int | None, typer.Option(help="Only so many rows.")] = None,
     epochs: Annotated[float, typer.Option()] = 3.0,
     batch: Annotated[int, typer.Option(help="Texts per step.")] = 32,
     rate: Annotated[float, typer.Option(help="Learning rate.")] = 2e-5,
     tokens: Annotated[int, typer.Option(help="Longer texts are cut.")] = 128,
     seed: Annotated[int, typer.Option()] = 0,
-    saves: Annotated[int, typer.Option(help="How often the state is written, to go on from; 0: never.")] = 20,
+    saves: Annotated[
+        int, typer.Option(help="How often the state is written, to go on from; 0: never.")
+    ] = 20,
     trust_remote_code: Trust = False,
     as_json: Json = False,
 ) -> None:
@@ -126,9 +168,25 @@ def train(
 
     from alti.experiments.train import Recipe, train
 
-    settings: dict[str, Any] = {"epochs": epochs, "batch": batch, "rate": rate, "tokens": tokens, "seed": seed}
-    settings |= {"split": split or None, "validation": validation or None, "task": task, "first": first}
-    settings |= {"text": text_column, "label": label_column, "pair": pair_column, "mask_token": mask_token}
+    settings: dict[str, Any] = {
+        "epochs": epochs,
+        "batch": batch,
+        "rate": rate,
+        "tokens": tokens,
+        "seed": seed,
+    }
+    settings |= {
+        "split": split or None,
+        "validation": validation or None,
+        "task": task,
+        "first": first,
+    }
+    settings |= {
+        "text": text_column,
+        "label": label_column,
+        "pair": pair_column,
+        "mask_token": mask_token,
+    }
     recipe = Recipe(checkpoint, data, **settings, trust_remote_code=trust_remote_code)
     disable_progress_bar()
     set_verbosity_error()  # that a new head was made is what was asked for
@@ -137,6 +195,10 @@ def train(
     if as_json:
         say(json.dumps(card))
         return
-    measured = "" if card["accuracy"] is None else f", accuracy {card['accuracy']:.3f} on {card['validation_texts']}"
+    measured = (
+        ""
+        if card["accuracy"] is None
+        else f", accuracy {card['accuracy']:.3f} on {card['validation_texts']}"
+    )
     labels = ", ".join(card["labels"])
     say(plain(f"{out}: trained on {card['texts']} texts{measured}; labels {labels}"))

@@ -29,23 +29,39 @@ COMPARED = "alti,absence,linear,input_x_gradient,attention_rollout"
 
 
 def explain(
-    text: Annotated[str | None, typer.Argument(help="The text; - reads one text per line from standard input.")] = None,
+    text: Annotated[
+        str | None, typer.Argument(help="The text; - reads one text per line from standard input.")
+    ] = None,
     model: ModelName = None,
     file: Annotated[Path | None, typer.Option(help="Read one text per line from a file.")] = None,
-    pair: Annotated[str | None, typer.Option(help="The second text, for models that read two.")] = None,
+    pair: Annotated[
+        str | None, typer.Option(help="The second text, for models that read two.")
+    ] = None,
     method: Annotated[str, typer.Option(help="See `alti methods`.")] = "alti",
-    option: Annotated[list[str] | None, typer.Option("--option", "-o", help="Option of the method, like p=2.")] = None,
-    target: Annotated[str | None, typer.Option(help="Label or its index; or a token. Default: the prediction.")] = None,
+    option: Annotated[
+        list[str] | None, typer.Option("--option", "-o", help="Option of the method, like p=2.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Label or its index; or a token. Default: the prediction.")
+    ] = None,
     against: Against = None,
-    position: Annotated[int | None, typer.Option(help="Explain the prediction at this token.")] = None,
+    position: Annotated[
+        int | None, typer.Option(help="Explain the prediction at this token.")
+    ] = None,
     tokens: Annotated[bool, typer.Option("--tokens", help="Show tokens instead of words.")] = False,
     bars: Bars = False,
     html: Html = None,
     latex: Latex = None,
     plot: Plot = None,
-    kind: Annotated[str, typer.Option(help="What to --plot: tokens, matrix, layers or graph.")] = "tokens",
-    layers: Annotated[bool, typer.Option("--layers", help="With --json: the maps per layer too.")] = False,
-    truncate: Annotated[bool, typer.Option("--truncate", help="Cut texts that are too long.")] = False,
+    kind: Annotated[
+        str, typer.Option(help="What to --plot: tokens, matrix, layers or graph.")
+    ] = "tokens",
+    layers: Annotated[
+        bool, typer.Option("--layers", help="With --json: the maps per layer too.")
+    ] = False,
+    truncate: Annotated[
+        bool, typer.Option("--truncate", help="Cut texts that are too long.")
+    ] = False,
     batch_size: Annotated[int, typer.Option(help="Texts per forward pass.")] = 32,
     device: Device = "auto",
     dtype: Dtype = None,
@@ -56,11 +72,18 @@ def explain(
     if (text is None) == (file is None):
         raise UsageError("give either a TEXT (- for standard input) or --file FILE")
     if layers and not as_json:
-        raise UsageError("--layers prints the maps as JSON: add --json, or draw them with --plot FILE --kind layers")
+        raise UsageError(
+            "--layers prints the maps as JSON: add --json, or draw them with --plot FILE --kind layers"
+        )
     for name, path in (("--html", html), ("--latex", latex), ("--plot", plot)):
         writable(name, path)
     drawn = drawing(plot, kind)
-    asked: dict[str, Any] = {"method": method, "target": target, "against": against, "position": position}
+    asked: dict[str, Any] = {
+        "method": method,
+        "target": target,
+        "against": against,
+        "position": position,
+    }
     asked["layers"] = layers or (plot is not None and kind != "tokens")
     asked |= {"truncate": truncate, **_options(method, option or [])}
     if text is not None and text != "-":
@@ -95,16 +118,26 @@ def explain(
 def compare(
     text: Annotated[str, typer.Argument(help="The text.")],
     model: ModelName = None,
-    pair: Annotated[str | None, typer.Option(help="The second text, for models that read two.")] = None,
-    methods: Annotated[str, typer.Option(help="Method names, by commas; alti:p=2 gives an option.")] = COMPARED,
-    target: Annotated[str | None, typer.Option(help="Label or its index; or a token. Default: the prediction.")] = None,
+    pair: Annotated[
+        str | None, typer.Option(help="The second text, for models that read two.")
+    ] = None,
+    methods: Annotated[
+        str, typer.Option(help="Method names, by commas; alti:p=2 gives an option.")
+    ] = COMPARED,
+    target: Annotated[
+        str | None, typer.Option(help="Label or its index; or a token. Default: the prediction.")
+    ] = None,
     against: Against = None,
-    position: Annotated[int | None, typer.Option(help="Explain the prediction at this token.")] = None,
+    position: Annotated[
+        int | None, typer.Option(help="Explain the prediction at this token.")
+    ] = None,
     tokens: Annotated[bool, typer.Option("--tokens", help="Show tokens instead of words.")] = False,
     bars: Bars = False,
     html: Html = None,
     latex: Latex = None,
-    truncate: Annotated[bool, typer.Option("--truncate", help="Cut a text that is too long.")] = False,
+    truncate: Annotated[
+        bool, typer.Option("--truncate", help="Cut a text that is too long.")
+    ] = False,
     device: Device = "auto",
     dtype: Dtype = None,
     trust_remote_code: Trust = False,
@@ -134,7 +167,9 @@ def compare(
 
 
 def check(
-    model: Annotated[str | None, typer.Argument(help="A Hugging Face hub name or a folder; default: embedded.")] = None,
+    model: Annotated[
+        str | None, typer.Argument(help="A Hugging Face hub name or a folder; default: embedded.")
+    ] = None,
     device: Device = "auto",
     dtype: Dtype = None,
     trust_remote_code: Trust = False,
@@ -144,7 +179,10 @@ def check(
     loaded = open_model(model, device, dtype, trust_remote_code)
     family, name = loaded.family, loaded.dtype
     errors = {name: loaded.check()}
-    if name in ("float16", "bfloat16"):  # half precision rounds too much to tell an exact sum from a nearly right one
+    if name in (
+        "float16",
+        "bfloat16",
+    ):  # half precision rounds too much to tell an exact sum from a nearly right one
         loaded = loaded.in_float32()
         errors["float32"] = loaded.check()
     gap = loaded.completeness()
@@ -158,8 +196,12 @@ def check(
 
 
 def serve(
-    models: Annotated[list[str] | None, typer.Argument(help="Hub names or folders; default: embedded.")] = None,
-    host: Annotated[str, typer.Option(help="Where to listen; others than loopback let others in.")] = "127.0.0.1",
+    models: Annotated[
+        list[str] | None, typer.Argument(help="Hub names or folders; default: embedded.")
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="Where to listen; others than loopback let others in.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0: any that is free.")] = 8765,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open the page.")] = False,
     max_tokens: Annotated[int, typer.Option(help="Longer texts are refused.")] = 512,

@@ -78,7 +78,9 @@ class Plan:
     sample: int | None = None  # only so many, drawn by chance
     seed: int = 0
     mask: bool = False  # removed tokens are masked, not deleted
-    mask_token: str | None = None  # how the data writes the mask token, where it writes it its own way
+    mask_token: str | None = (
+        None  # how the data writes the mask token, where it writes it its own way
+    )
     envelope: bool = False  # the released code's running extreme, in every metric that has it
     truncate: bool = False
     keep_scores: bool = False
@@ -89,7 +91,9 @@ class Plan:
             raise UsageError("a benchmark needs at least one method and one metric")
         if self.rationale is None and (human := PLAUSIBILITY.keys() & map(_metric, self.metrics)):
             named = ", ".join(sorted(human))
-            raise UsageError(f"{named} compares with human rationales: name their column (--rationale-column)")
+            raise UsageError(
+                f"{named} compares with human rationales: name their column (--rationale-column)"
+            )
         for name in ("first", "sample", "chunk"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -101,12 +105,23 @@ class Plan:
         specs = {spec: parsed(spec) for spec in self.methods}
         metrics = {spec: parsed_metric(spec, envelope=self.envelope) for spec in self.metrics}
         return Setting(
-            specs, metrics, self.mask, self.mask_token, self.truncate, self.keep_scores, self.pair is not None
+            specs,
+            metrics,
+            self.mask,
+            self.mask_token,
+            self.truncate,
+            self.keep_scores,
+            self.pair is not None,
         )
 
     def rows(self) -> Iterator[Example | Skipped]:
         """The rows of the data that the plan covers."""
-        columns = {"text": self.text, "label": self.label, "rationale": self.rationale, "pair": self.pair}
+        columns = {
+            "text": self.text,
+            "label": self.label,
+            "rationale": self.rationale,
+            "pair": self.pair,
+        }
         found = islice(read(self.data, split=self.split, **columns), self.first)
         return iter(found) if self.sample is None else iter(sample(found, self.sample, self.seed))
 
@@ -124,7 +139,9 @@ def parsed_metric(spec: str, *, envelope: bool = False) -> Spec:
     name, *given = spec.split(":")
     options = methods.read_options(given)
     if name not in METRICS and name not in PLAUSIBILITY:
-        raise UsageError(f"metric {name!r} does not exist: choose from {', '.join([*METRICS, *PLAUSIBILITY])}")
+        raise UsageError(
+            f"metric {name!r} does not exist: choose from {', '.join([*METRICS, *PLAUSIBILITY])}"
+        )
     own = _options(name)
     methods.validate_options(f"metric {name}", options, own)
     return Spec(name, {"envelope": True, **options} if envelope and "envelope" in own else options)
@@ -138,7 +155,9 @@ def metrics_of() -> Iterator[tuple[str, dict[str, Any], str]]:
 
 def _options(metric: str) -> dict[str, Any]:
     asked = {} if metric in PLAUSIBILITY else inspect.signature(METRICS[metric].ask).parameters
-    return {key: p.default for key, p in asked.items() if p.kind is p.KEYWORD_ONLY and key != "mask_id"}
+    return {
+        key: p.default for key, p in asked.items() if p.kind is p.KEYWORD_ONLY and key != "mask_id"
+    }
 
 
 class Progress(NamedTuple):
@@ -170,7 +189,10 @@ def run(plan: Plan, model: Model, file: Path) -> Iterator[Progress]:
         while chunk := list(islice(rows, plan.chunk)):
             if not all(_complete(row.number, plan, done) for row in chunk):
                 computed = judge.rows(chunk)
-                _write(out, [row for row in computed if (row.get("text"), row.get("method")) not in done])
+                _write(
+                    out,
+                    [row for row in computed if (row.get("text"), row.get("method")) not in done],
+                )
             texts += len(chunk)
             yield Progress(texts, total)
 
@@ -182,7 +204,9 @@ def _alone(out: FileIO, file: Path) -> None:
     try:
         fcntl.flock(out, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        raise UsageError(f"another run is writing {file}: wait for its end, or name another file") from None
+        raise UsageError(
+            f"another run is writing {file}: wait for its end, or name another file"
+        ) from None
 
 
 def _complete(number: int, plan: Plan, done: set[tuple[int, str | None]]) -> bool:
@@ -297,11 +321,17 @@ def _done(header: Row, file: Path) -> set[tuple[int, str | None]]:
     new = json.loads(json.dumps(header))
     other = [key for key in new if before.get(key) != new[key]]
     if other == ["of"]:
-        changed = " and the ".join(key for key in new["of"] if before["of"].get(key) != new["of"][key])
-        raise UsageError(f"{file} holds rows of the same plan, but the {changed} changed since: name another file")
+        changed = " and the ".join(
+            key for key in new["of"] if before["of"].get(key) != new["of"][key]
+        )
+        raise UsageError(
+            f"{file} holds rows of the same plan, but the {changed} changed since: name another file"
+        )
     if other:
         were = ", ".join(f"{key} = {before.get(key)!r}" for key in other)
-        raise UsageError(f"{file} holds the rows of another run ({were}): name another file, or run that plan")
+        raise UsageError(
+            f"{file} holds the rows of another run ({were}): name another file, or run that plan"
+        )
     with file.open("r+b") as out:
         out.truncate(file.read_bytes().rfind(b"\n") + 1)
     return {(row["text"], row.get("method")) for row in rows if "text" in row}
@@ -324,8 +354,15 @@ def _fingerprint(plan: Plan, model: Model) -> dict[str, str]:
 def summary(plan: Plan, rows: list[Row]) -> list[Table]:
     """Means with 95 % intervals, and paired differences to the best method of each column."""
     found = {spec: [row for row in rows if row.get("method") == spec] for spec in plan.methods}
-    columns = [name + kind for name in plan.metrics if _metric(name) not in CURVES for kind in ("", BY_SIZE)]
-    values = {spec: {column: _column(found[spec], column) for column in columns} for spec in plan.methods}
+    columns = [
+        name + kind
+        for name in plan.metrics
+        if _metric(name) not in CURVES
+        for kind in ("", BY_SIZE)
+    ]
+    values = {
+        spec: {column: _column(found[spec], column) for column in columns} for spec in plan.methods
+    }
     best = {column: _best(values, column) for column in columns}
     means, apart = [], []
     for spec in plan.methods:
@@ -338,7 +375,10 @@ def summary(plan: Plan, rows: list[Row]) -> list[Table]:
             differences.append(Cell(*paired([own[i] for i in both], [other[i] for i in both])))
         means.append((spec, tuple(cells)))
         apart.append((spec, tuple(differences)))
-    heads = ("method", *(f"{column} {'↓' if _metric(column) in SMALLER_IS_BETTER else '↑'}" for column in columns))
+    heads = (
+        "method",
+        *(f"{column} {'↓' if _metric(column) in SMALLER_IS_BETTER else '↑'}" for column in columns),
+    )
     title = f"{plan.model} on {plan.data}" + (f" ({plan.split})" if plan.split else "")
     curved = [name for name in plan.metrics if _metric(name) in CURVES]
     tables = [Table(f"{title}: {name}", *_steps(name, plan, rows)) for name in curved]
@@ -352,7 +392,12 @@ def curves(plan: Plan, rows: list[Row]) -> dict[str, Any]:
     """Mean probability after each removal, and how many texts are left, by method and ranking."""
     found: dict[str, Any] = {}
     for spec in plan.methods:
-        for column in (name + kind for name in plan.metrics if _metric(name) in CURVES for kind in ("", BY_SIZE)):
+        for column in (
+            name + kind
+            for name in plan.metrics
+            if _metric(name) in CURVES
+            for kind in ("", BY_SIZE)
+        ):
             lines = [
                 row["values"].get(column, row["values"].get(column.removesuffix(BY_SIZE)))
                 for row in rows
@@ -363,15 +408,24 @@ def curves(plan: Plan, rows: list[Row]) -> dict[str, Any]:
     return found
 
 
-def _steps(metric: str, plan: Plan, rows: list[Row]) -> tuple[tuple[str, ...], tuple[Any, ...], str]:
+def _steps(
+    metric: str, plan: Plan, rows: list[Row]
+) -> tuple[tuple[str, ...], tuple[Any, ...], str]:
     """Columns, rows and note of a curve's table: the mean after some numbers of removed tokens, and texts left."""
     found = curves(plan, rows)
     longest = max((len(found[f"{spec} {metric}"]["mean"]) for spec in plan.methods), default=0)
     steps = [step for step in (0, 1, 2, 3, 5, 10, 20, 30, 60) if step < longest]
     left = found[f"{plan.methods[0]} {metric}"]["texts"]
-    lines = [(spec, tuple(Cell(found[f"{spec} {metric}"]["mean"][step]) for step in steps)) for spec in plan.methods]
+    lines = [
+        (spec, tuple(Cell(found[f"{spec} {metric}"]["mean"][step]) for step in steps))
+        for spec in plan.methods
+    ]
     counts = ", ".join(f"{left[step]} at {step}" for step in steps)
-    return ("tokens removed", *map(str, steps)), tuple(lines), f"Texts left: {counts}. {_note(plan, rows)}"
+    return (
+        ("tokens removed", *map(str, steps)),
+        tuple(lines),
+        f"Texts left: {counts}. {_note(plan, rows)}",
+    )
 
 
 def _metric(column: str) -> str:
@@ -406,12 +460,16 @@ def _note(plan: Plan, rows: list[Row]) -> str:
     parts = [f"{count}; {intervals}{BY_SIZE.strip()}: ranked by the size of scores."]
     if right := {row["text"]: row["right"] for row in rows if "right" in row}:
         labelled = "them" if len(right) == len(texts) else f"the {len(right)} whose label it knows"
-        parts.append(f"The model is right on {100 * sum(right.values()) / len(right):.1f} % of {labelled}.")
+        parts.append(
+            f"The model is right on {100 * sum(right.values()) / len(right):.1f} % of {labelled}."
+        )
     if cut := {row["text"] for row in rows if row.get("cut")}:
         parts.append(f"Cut to the model's length: {len(cut)} of them.")
     if undefined:
         parts.append(f"Undefined and left out of a mean: {len(undefined)} texts.")
-    reasons = Counter(re.sub(r"\d+", "…", row["skipped"]) for row in passed)  # texts differ in length, not in kind
+    reasons = Counter(
+        re.sub(r"\d+", "…", row["skipped"]) for row in passed
+    )  # texts differ in length, not in kind
     parts += [f"Passed over: {count} ({reason})." for reason, count in reasons.items()]
     return " ".join(parts)
 

@@ -19,7 +19,13 @@ from typing import Any, TextIO, TypeVar
 from alti._errors import LoadError, UsageError
 from alti.model.words import HALF
 
-TEXTS = ("text", "sentence", "review", "content", "tokens")  # the columns a text is looked for in, best first
+TEXTS = (
+    "text",
+    "sentence",
+    "review",
+    "content",
+    "tokens",
+)  # the columns a text is looked for in, best first
 LABELS = ("label", "labels")
 
 T = TypeVar("T")
@@ -30,7 +36,9 @@ Row = dict[str, Any] | str  # the cells of a row by column, or the reason why th
 class Example:
     """A text of the data, with its label and its rationale where the data has them."""
 
-    number: int  # the row, from 0, among the rows that were read: the whole data, or the chosen split
+    number: (
+        int  # the row, from 0, among the rows that were read: the whole data, or the chosen split
+    )
     text: str
     label: int | str | None = None
     rationale: list[float] | None = None  # a weight for each word of text.split()
@@ -67,7 +75,9 @@ def read(
     """
     path = Path(source).expanduser()
     rows = _of_split(_files(path), split, path) if _is_local(path) else _hub(str(source), split)
-    examples = _examples(rows, str(source), {"text": text, "label": label, "rationale": rationale, "pair": pair})
+    examples = _examples(
+        rows, str(source), {"text": text, "label": label, "rationale": rationale, "pair": pair}
+    )
     first = next(examples, None)  # now, so that a wrong column is told before any model is loaded
     if first is None:
         raise LoadError(f"{source} has no rows: give a data set that has some")
@@ -82,9 +92,13 @@ def sample(rows: Iterable[T], count: int | None, seed: int = 0) -> Iterator[T]:
     if count is None:
         return iter(rows)
     if count < 1:
-        raise UsageError(f"a sample of {count} rows was asked for: give a count of 1 or more, or None for all rows")
+        raise UsageError(
+            f"a sample of {count} rows was asked for: give a count of 1 or more, or None for all rows"
+        )
     chance = random.Random(seed)
-    drawn = heapq.nsmallest(count, ((chance.random(), number, row) for number, row in enumerate(rows)))
+    drawn = heapq.nsmallest(
+        count, ((chance.random(), number, row) for number, row in enumerate(rows))
+    )
     return iter([row for _, _, row in sorted(drawn, key=lambda keyed: keyed[1])])
 
 
@@ -128,7 +142,9 @@ class _Columns:
         return Example(number, text, label, rationale, pair)
 
 
-def _examples(rows: Iterator[Row], source: str, asked: dict[str, str | None]) -> Iterator[Example | Skipped]:
+def _examples(
+    rows: Iterator[Row], source: str, asked: dict[str, str | None]
+) -> Iterator[Example | Skipped]:
     columns = None
     for number, row in enumerate(rows):
         if isinstance(row, str):
@@ -142,7 +158,9 @@ def _columns(there: list[str], source: str, asked: dict[str, str | None]) -> _Co
     """The columns asked for, or the ones that are usually so called."""
     for part, name in asked.items():
         if name is not None and name not in there:
-            raise UsageError(f"{source} has no column {name!r} for the {part}: its columns are {_listed(there)}")
+            raise UsageError(
+                f"{source} has no column {name!r} for the {part}: its columns are {_listed(there)}"
+            )
     text = asked["text"] or next((name for name in TEXTS if name in there), None)
     if text is None:
         raise UsageError(
@@ -156,7 +174,9 @@ def _text(cell: Any) -> str:
     if isinstance(cell, list) and all(isinstance(word, str) for word in cell):
         cell = " ".join(cell)
     if not isinstance(cell, str):
-        raise ValueError("the text is missing" if cell is None else f"the text is no string but {cell!r:.50}")
+        raise ValueError(
+            "the text is missing" if cell is None else f"the text is no string but {cell!r:.50}"
+        )
     if not cell.strip():
         raise ValueError("the text is empty")
     if HALF.search(cell):
@@ -196,7 +216,9 @@ def _of_split(rows: Iterator[Row], split: str | None, source: Path) -> Iterator[
             yield row
             continue
         if not seen and "split" not in row:
-            raise UsageError(f"{source} has no column 'split': ask for no split (--split ''), or add that column")
+            raise UsageError(
+                f"{source} has no column 'split': ask for no split (--split ''), or add that column"
+            )
         value = str(row.get("split"))
         seen[value] = None
         if value == split:
@@ -209,13 +231,19 @@ def _is_local(path: Path) -> bool:
     """Whether the source is a file or a folder of ours, rather than a name of the hub."""
     if path.is_dir():
         if not list(path.glob("*.parquet")):
-            raise UsageError(f"the folder {path} holds no parquet files: give a file, or a folder that holds some")
+            raise UsageError(
+                f"the folder {path} holds no parquet files: give a file, or a folder that holds some"
+            )
         return True
     known = _format(path) in _FORMATS
     if path.exists() and not known:
-        raise UsageError(f"{path} is of no format that can be read: give a {_listed(_FORMATS)} file")
+        raise UsageError(
+            f"{path} is of no format that can be read: give a {_listed(_FORMATS)} file"
+        )
     if not path.exists() and (known or path.is_absolute() or str(path).count("/") > 1):
-        raise UsageError(f"{path} does not exist: give a file, a folder of parquet files, or a data set of the hub")
+        raise UsageError(
+            f"{path} does not exist: give a file, a folder of parquet files, or a data set of the hub"
+        )
     return known
 
 
@@ -233,7 +261,9 @@ def _files(path: Path) -> Iterator[Row]:
     if len(files) > 1:
         headers = {tuple(row) for file in files for row in itertools.islice(_rows(file), 1)}
         if len(headers) > 1:
-            raise UsageError(f"the parquet files of {path} differ in their columns: name one of the files")
+            raise UsageError(
+                f"the parquet files of {path} differ in their columns: name one of the files"
+            )
     for file in files:
         yield from _rows(file)
 
@@ -246,7 +276,15 @@ def _rows(file: Path) -> Iterator[Row]:
     """
     try:
         yield from _FORMATS[_format(file)](file)
-    except (OSError, EOFError, ValueError, RecursionError, NotImplementedError, csv.Error, zlib.error) as error:
+    except (
+        OSError,
+        EOFError,
+        ValueError,
+        RecursionError,
+        NotImplementedError,
+        csv.Error,
+        zlib.error,
+    ) as error:
         raise LoadError(f"{file} could not be read: {_first_line(error)}") from error
 
 
@@ -315,7 +353,9 @@ def _opened(file: Path) -> Iterator[TextIO]:
 
 def _hub(source: str, split: str | None) -> Iterator[Row]:
     """The rows of a data set of the hub, as they arrive."""
-    datasets = _library("datasets", f"{source} is no file or folder here, and loading it from the hub", "datasets")
+    datasets = _library(
+        "datasets", f"{source} is no file or folder here, and loading it from the hub", "datasets"
+    )
     name, _, config = source.partition(":")
     with _from_the_hub(source):
         options = {"streaming": True, "trust_remote_code": False}  # else it asks on standard input
@@ -345,7 +385,9 @@ def _library(name: str, what: str, install: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        raise LoadError(f"{what} takes the library {name.partition('.')[0]}: pip install {install}") from error
+        raise LoadError(
+            f"{what} takes the library {name.partition('.')[0]}: pip install {install}"
+        ) from error
 
 
 def _first_line(error: Exception) -> str:

@@ -21,7 +21,10 @@ from alti.metrics import METRICS, Asking, answer, average_precision, token_f1
 from alti.model.model import Model, Request, Task
 from alti.read.modules import network
 
-PLAUSIBILITY: dict[str, Callable[..., float]] = {"average_precision": average_precision, "token_f1": token_f1}
+PLAUSIBILITY: dict[str, Callable[..., float]] = {
+    "average_precision": average_precision,
+    "token_f1": token_f1,
+}
 BY_SIZE = " |·|"  # behind a metric's name: tokens ranked by the size of their scores
 
 Row = dict[str, Any]
@@ -60,13 +63,21 @@ class Judge:
     """Computes rows: what each metric says of each method on each text."""
 
     def __init__(self, model: Model, setting: Setting) -> None:
-        self.model, self.setting, self.predictor = model, setting, Predictor(model, pairs=setting.pairs)
+        self.model, self.setting, self.predictor = (
+            model,
+            setting,
+            Predictor(model, pairs=setting.pairs),
+        )
         self.request = Request(truncate=setting.truncate)
         self.mask_id = model.encoder.tokenizer.mask_token_id
         if setting.mask and self.mask_id is None:
-            raise UsageError("masking was asked for, but this tokenizer has no mask token: delete tokens instead")
+            raise UsageError(
+                "masking was asked for, but this tokenizer has no mask token: delete tokens instead"
+            )
         if setting.mask and model.head.kind in ("masked", "token"):
-            raise UsageError("masking was asked for, but this model predicts at its mask token: delete tokens instead")
+            raise UsageError(
+                "masking was asked for, but this model predicts at its mask token: delete tokens instead"
+            )
 
     def rows(self, chunk: list[Example | Skipped]) -> list[Row]:
         """A row for each text and method, one for each text that was passed over, and one on the work it took."""
@@ -83,7 +94,11 @@ class Judge:
             for spec in self.setting.specs
         ]
         seconds = round(time.perf_counter() - start, 3)
-        work = {"passes": count["passes"], "sequences": count["texts"], "unbatched": explained + asked + len(texts)}
+        work = {
+            "passes": count["passes"],
+            "sequences": count["texts"],
+            "unbatched": explained + asked + len(texts),
+        }
         return [*passed, *rows, {"work": {**work, "seconds": seconds}}]
 
     def _texts(self, chunk: list[Example | Skipped]) -> tuple[list[_Text], list[Row]]:
@@ -103,7 +118,9 @@ class Judge:
                 target = int(chances.argmax())
                 texts.append(_Text(row, task, target, float(chances[target])))
             else:
-                passed.append({"text": row.number, "skipped": "the model's prediction is not finite"})
+                passed.append(
+                    {"text": row.number, "skipped": "the model's prediction is not finite"}
+                )
         return texts, passed
 
     def _task(self, row: Example) -> Task:
@@ -118,14 +135,18 @@ class Judge:
 
     def _scores(self, texts: list[_Text]) -> dict[str, list[Tensor]]:
         """Scores [T] of every text, by method."""
-        found: dict[str, list[Tensor]] = {spec: [torch.empty(0)] * len(texts) for spec in self.setting.specs}
+        found: dict[str, list[Tensor]] = {
+            spec: [torch.empty(0)] * len(texts) for spec in self.setting.specs
+        }
         tokens = self.predictor.tokens if self.model.head.takes_batches else 1
         for batch in batches([len(text.task.encoded.ids) for text in texts], tokens):
             inputs, target = self.model.batch([texts[i].task for i in batch], self.request)
             index = torch.tensor([texts[i].target for i in batch], device=inputs.mask.device)
             for spec, scores in self._run(inputs, replace(target, index=index)):
                 for row, i in enumerate(batch):
-                    found[spec][i] = scores[row, : len(texts[i].task.encoded.ids)].detach().double().cpu()
+                    found[spec][i] = (
+                        scores[row, : len(texts[i].task.encoded.ids)].detach().double().cpu()
+                    )
         return found
 
     def _run(self, inputs: Inputs, target: Target) -> Iterator[tuple[str, Tensor]]:
@@ -139,10 +160,19 @@ class Judge:
             scores = methods.run(name, self.model.model, inputs, target, layers=False, **options)
             yield specs[0], scores.tokens
             for spec in specs[1:]:
-                chosen: Any = {**methods.options_of(name), **self.setting.specs[spec].options}.get("aggregate")
-                yield spec, scores.tokens if scores.vectors is None else aggregated(scores.vectors, chosen, inputs)
+                chosen: Any = {**methods.options_of(name), **self.setting.specs[spec].options}.get(
+                    "aggregate"
+                )
+                yield (
+                    spec,
+                    scores.tokens
+                    if scores.vectors is None
+                    else aggregated(scores.vectors, chosen, inputs),
+                )
 
-    def _values(self, texts: list[_Text], scores: dict[str, list[Tensor]]) -> tuple[dict[str, list[Row]], int]:
+    def _values(
+        self, texts: list[_Text], scores: dict[str, list[Tensor]]
+    ) -> tuple[dict[str, list[Row]], int]:
         """What every metric says of every text, by method; and how many questions that took, repeated ones counted."""
         values: dict[str, list[Row]] = {spec: [{} for _ in texts] for spec in scores}
         askings: list[Asking[Any]] = []
@@ -153,7 +183,9 @@ class Judge:
                 for kind, ranked in _rankings(scores[spec][i]):
                     for metric, (name, options) in self.setting.metrics.items():
                         if name in PLAUSIBILITY:
-                            values[spec][i][metric + kind] = _plausibility(name, text, scores[spec][i], kind)
+                            values[spec][i][metric + kind] = _plausibility(
+                                name, text, scores[spec][i], kind
+                            )
                             continue
                         encoded = text.task.encoded
                         if self.setting.mask:
@@ -167,8 +199,15 @@ class Judge:
         return values, tally[0]
 
     def _row(self, text: _Text, spec: str, scores: Tensor, values: Row) -> Row:
-        row: Row = {"text": text.example.number, "method": spec, "gold": text.example.label, "target": text.target}
-        defined = {name: None if value != value else value for name, value in values.items()}  # JSON has no nan
+        row: Row = {
+            "text": text.example.number,
+            "method": spec,
+            "gold": text.example.label,
+            "target": text.target,
+        }
+        defined = {
+            name: None if value != value else value for name, value in values.items()
+        }  # JSON has no nan
         row |= {"probability": text.probability, "tokens": len(scores), "values": defined}
         if (label := self._label(text.example)) is not None:
             row["right"] = label == text.target
@@ -194,9 +233,14 @@ def _plausibility(metric: str, text: _Text, scores: Tensor, kind: str) -> float:
     if text.example.rationale is None:
         return float("nan")
     encoded = text.task.encoded
-    ends = [match.end() for match in re.finditer(r"\S+", encoded.text)]  # with the tokenizer's own mask token
+    ends = [
+        match.end() for match in re.finditer(r"\S+", encoded.text)
+    ]  # with the tokenizer's own mask token
     words: dict[int, float] = {}
-    of_text = [owner == 0 and not special for owner, special in zip(encoded.segments, encoded.special, strict=True)]
+    of_text = [
+        owner == 0 and not special
+        for owner, special in zip(encoded.segments, encoded.special, strict=True)
+    ]
     for (start, end), own, score in zip(encoded.offsets, of_text, scores.tolist(), strict=True):
         word = bisect(ends, start)
         if own and end > start and word < len(ends):

@@ -33,18 +33,24 @@ class Predictor:
     def __call__(self, questions: Sequence[list[int]], targets: Sequence[int]) -> list[float]:
         """The probability of each target, given its sequence."""
         chosen = torch.tensor(list(targets), dtype=torch.long)
-        return self._asked(questions, lambda some, rows: rows.gather(1, chosen[some][:, None])[:, 0]).tolist()
+        return self._asked(
+            questions, lambda some, rows: rows.gather(1, chosen[some][:, None])[:, 0]
+        ).tolist()
 
     def probabilities(self, questions: Sequence[list[int]]) -> Tensor:
         """[n, C] on the CPU, in float64."""
         return self._asked(questions, lambda some, rows: rows)
 
-    def _asked(self, questions: Sequence[list[int]], keep: Callable[[list[int], Tensor], Tensor]) -> Tensor:
+    def _asked(
+        self, questions: Sequence[list[int]], keep: Callable[[list[int], Tensor], Tensor]
+    ) -> Tensor:
         """What is kept of each batch's probabilities, in the order of the questions."""
         empty = [self.model.encoder.pad]  # where every token was taken away
         asked = [question or empty for question in questions]
         rows: dict[int, Tensor] = {}
-        for batch in batches([len(ids) for ids in asked], self.tokens if self.model.head.takes_batches else 1):
+        for batch in batches(
+            [len(ids) for ids in asked], self.tokens if self.model.head.takes_batches else 1
+        ):
             rows |= zip(batch, keep(batch, self._batch([asked[i] for i in batch])), strict=True)
         return torch.stack([rows[i] for i in range(len(asked))]) if asked else torch.empty(0, 0)
 
@@ -55,13 +61,21 @@ class Predictor:
         tensors = {"input_ids": torch.tensor(ids, device=self.device)}
         if not all(map(all, mask)):
             tensors["attention_mask"] = torch.tensor(mask, device=self.device)
-        types = [found for question in ids if self.pairs and (found := encoder.types_of(question)) is not None]
+        types = [
+            found
+            for question in ids
+            if self.pairs and (found := encoder.types_of(question)) is not None
+        ]
         if types:
             tensors["token_type_ids"] = torch.tensor(types, device=self.device)
         position = None
         if head.kind != "sequence":
-            places = [head.position(question, encoder.tokenizer.mask_token_id) for question in questions]
-            position = torch.tensor([place for place in places if place is not None], device=self.device)
+            places = [
+                head.position(question, encoder.tokenizer.mask_token_id) for question in questions
+            ]
+            position = torch.tensor(
+                [place for place in places if place is not None], device=self.device
+            )
         with torch.no_grad(), evaluating(self.model.model):
             logits = logits_of(network(self.model.model)(**tensors, return_dict=True), position)
         self.passes += 1

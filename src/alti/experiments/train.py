@@ -89,7 +89,9 @@ class _Texts(Dataset[dict[str, Any]]):
                 continue
             masked = [token == tokenizer.mask_token_id for token in item["input_ids"]]
             if sum(masked) == 1:
-                self.items.append(item | {"labels": [label if here else IGNORED for here in masked]})
+                self.items.append(
+                    item | {"labels": [label if here else IGNORED for here in masked]}
+                )
             else:
                 self.unmasked += 1
 
@@ -100,7 +102,9 @@ class _Texts(Dataset[dict[str, Any]]):
         return self.items[index]
 
 
-def train(recipe: Recipe, out: str | Path, *, saves: int = SAVES, watch: Watch | None = None) -> dict[str, Any]:
+def train(
+    recipe: Recipe, out: str | Path, *, saves: int = SAVES, watch: Watch | None = None
+) -> dict[str, Any]:
     """Fine-tune a checkpoint into the folder `out` and return its card; a run that was stopped goes on.
 
     `out` holds the model, its tokenizer and card.json; `out`/steps the state of a run that is not finished, which is
@@ -115,22 +119,34 @@ def train(recipe: Recipe, out: str | Path, *, saves: int = SAVES, watch: Watch |
         return card
     tokenizer = pretrained.tokenizer_of(recipe.checkpoint, recipe.trust_remote_code)
     if recipe.task == "mask" and tokenizer.mask_token is None:
-        raise UsageError(f"{recipe.checkpoint} has no mask token, which task = 'mask' reads: choose another checkpoint")
+        raise UsageError(
+            f"{recipe.checkpoint} has no mask token, which task = 'mask' reads: choose another checkpoint"
+        )
     rows = _rows(recipe, recipe.split)
-    names = sorted({row.label for row in rows if row.label is not None}, key=lambda name: (isinstance(name, str), name))
+    names = sorted(
+        {row.label for row in rows if row.label is not None},
+        key=lambda name: (isinstance(name, str), name),
+    )
     if len(names) < 2:
         raise UsageError(f"{recipe.data} has the labels {names}: training needs two or more")
     numbers: dict[int | str | None, int] = {name: i for i, name in enumerate(names)}
     held = _rows(recipe, recipe.validation) if recipe.validation else []
     if unknown := {row.label for row in held} - numbers.keys():
         told = ", ".join(sorted(map(str, unknown)))
-        raise UsageError(f"the split {recipe.validation} has labels that {recipe.split} has not: {told}")
+        raise UsageError(
+            f"the split {recipe.validation} has labels that {recipe.split} has not: {told}"
+        )
     _seed(recipe.seed)
     model = _model(recipe, len(names))
     model.config.id2label = {i: str(name) for name, i in numbers.items()}
     model.config.label2id = {str(name): i for name, i in numbers.items()}
-    sets = [_Texts([(row, numbers[row.label]) for row in part], tokenizer, recipe) for part in (rows, held)]
-    for split, rows_of, texts in zip((recipe.split, recipe.validation), (rows, held), sets, strict=True):
+    sets = [
+        _Texts([(row, numbers[row.label]) for row in part], tokenizer, recipe)
+        for part in (rows, held)
+    ]
+    for split, rows_of, texts in zip(
+        (recipe.split, recipe.validation), (rows, held), sets, strict=True
+    ):
         if rows_of and not len(texts):
             raise UsageError(
                 f"no text of {recipe.data} ({split or 'all rows'}) has exactly one {tokenizer.mask_token}, which "
@@ -189,7 +205,10 @@ def _fitting(recipe: Recipe) -> Recipe:
     """The recipe; where it names the usual splits and the data has none, one for all of the data."""
     if (recipe.split, recipe.validation) != ("train", "validation") or has_splits(recipe.data):
         return recipe
-    warnings.warn(f"{recipe.data} has no column 'split': training on all of it, and measuring nothing", stacklevel=3)
+    warnings.warn(
+        f"{recipe.data} has no column 'split': training on all of it, and measuring nothing",
+        stacklevel=3,
+    )
     return replace(recipe, split=None, validation=None)
 
 
@@ -197,15 +216,25 @@ def _folder(out: str | Path) -> Path:
     try:
         Path(out).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{out} cannot be made a folder for the model ({error.strerror}): name another") from None
+        raise UsageError(
+            f"{out} cannot be made a folder for the model ({error.strerror}): name another"
+        ) from None
     return Path(out)
 
 
 def _trainer(
-    recipe: Recipe, folder: Path, model: Any, tokenizer: Any, sets: list[_Texts], saves: int, watch: Watch | None
+    recipe: Recipe,
+    folder: Path,
+    model: Any,
+    tokenizer: Any,
+    sets: list[_Texts],
+    saves: int,
+    watch: Watch | None,
 ) -> transformers.Trainer:
     if find_spec("accelerate") is None:  # the Trainer's own message is a page long
-        raise LoadError("training needs accelerate, which is not installed: pip install 'alti[train]'")
+        raise LoadError(
+            "training needs accelerate, which is not installed: pip install 'alti[train]'"
+        )
     steps = max(1, round(recipe.epochs * -(-len(sets[0]) // recipe.batch)))
     arguments = transformers.TrainingArguments(
         output_dir=str(folder / "steps"),
@@ -229,7 +258,9 @@ def _trainer(
     if recipe.task == "text":
         collator: Any = transformers.DataCollatorWithPadding(tokenizer)
     else:
-        collator = transformers.DataCollatorForTokenClassification(tokenizer, label_pad_token_id=IGNORED)
+        collator = transformers.DataCollatorForTokenClassification(
+            tokenizer, label_pad_token_id=IGNORED
+        )
     trainer = _Trainer(
         model=model,
         args=arguments,
@@ -255,7 +286,10 @@ def _run(trainer: transformers.Trainer, state: str | None) -> None:
         if moved or "deterministic" not in str(error):
             raise
         why = str(error).splitlines()[0][:200]
-        warnings.warn(f"a GPU does not repeat this model's training to the bit ({why}): trained anyway", stacklevel=3)
+        warnings.warn(
+            f"a GPU does not repeat this model's training to the bit ({why}): trained anyway",
+            stacklevel=3,
+        )
         trainer.train(resume_from_checkpoint=state)
 
 
@@ -265,7 +299,9 @@ def _repeatable(device: torch.device) -> Iterator[None]:
     if device.type != "cuda":
         yield
         return
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # else its matrix products may add in any order
+    os.environ.setdefault(
+        "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
+    )  # else its matrix products may add in any order
     settings: Any = torch.utils.deterministic
     before = torch.get_deterministic_debug_mode(), settings.fill_uninitialized_memory
     try:
@@ -299,7 +335,9 @@ class _ByLength(Sampler[int]):
         pools = [order[i : i + POOL * self.batch] for i in range(0, len(order), POOL * self.batch)]
         ranked = [i for pool in pools for i in sorted(pool, key=lambda i: self.lengths[i])]
         batches = [ranked[i : i + self.batch] for i in range(0, len(ranked), self.batch)]
-        short = [batches.pop()] if len(batches[-1]) < self.batch else []  # last, or all behind it would be cut anew
+        short = (
+            [batches.pop()] if len(batches[-1]) < self.batch else []
+        )  # last, or all behind it would be cut anew
         draw.shuffle(batches)
         return (i for batch in [*batches, *short] for i in batch)
 
@@ -359,7 +397,9 @@ def _accuracy(found: Any) -> dict[str, float]:
 def _rows(recipe: Recipe, split: str | None) -> list[Example]:
     """The rows that have a label."""
     found: list[Example] = []
-    for row in read(recipe.data, split=split, text=recipe.text, label=recipe.label, pair=recipe.pair):
+    for row in read(
+        recipe.data, split=split, text=recipe.text, label=recipe.label, pair=recipe.pair
+    ):
         if isinstance(row, Example) and row.label is not None:
             found.append(row)
             if len(found) == recipe.first:

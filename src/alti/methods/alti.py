@@ -20,7 +20,11 @@ def alti(
 ) -> Scores:
     """ALTI: ℓ1 proximity of each token's vector to the block output, multiplied through the layers (p=2: ℓ2)."""
     return layerwise(
-        model, inputs, target, lambda block: contributions(block, p=p, kernel=kernel, tol=tol), layers=layers
+        model,
+        inputs,
+        target,
+        lambda block: contributions(block, p=p, kernel=kernel, tol=tol),
+        layers=layers,
     )
 
 

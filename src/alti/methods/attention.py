@@ -16,7 +16,9 @@ def attention(model: nn.Module, inputs: Inputs, target: Target, *, layers: bool 
 
 
 @method
-def attention_rollout(model: nn.Module, inputs: Inputs, target: Target, *, layers: bool = True) -> Scores:
+def attention_rollout(
+    model: nn.Module, inputs: Inputs, target: Target, *, layers: bool = True
+) -> Scores:
     """Attention rollout: half attention, half residual, multiplied through the layers (Abnar and Zuidema 2020)."""
     return layerwise(model, inputs, target, _with_residual, layers=layers)
 

@@ -16,7 +16,9 @@ Of = Literal["probability", "logit"]
 Baseline = Literal["auto", "mask", "zero", "pad"]
 
 AT_ONCE = 64  # texts that integrated gradients puts through the model together
-MAGNIFIED = 2.0**10  # on a path of half precision, where p (1 − p) is everything from 1/4 to nearly 0
+MAGNIFIED = (
+    2.0**10
+)  # on a path of half precision, where p (1 − p) is everything from 1/4 to nearly 0
 
 
 @method
@@ -70,26 +72,41 @@ def integrated_gradients(
     try:
         from captum.attr import IntegratedGradients
     except ImportError as error:
-        raise LoadError("integrated_gradients needs captum, which is not installed: pip install captum") from error
+        raise LoadError(
+            "integrated_gradients needs captum, which is not installed: pip install captum"
+        ) from error
     if steps < 1:
         raise UsageError(f"steps = {steps} is not a number of steps: give 1 or more")
     vectors, _, output = _slopes(model, inputs, target, at, of)
     index = target.chosen(logits_of(output, target.position))
     larger = MAGNIFIED if vectors.dtype.itemsize < 4 else 1.0
-    at_once = 1 if network(model).config.pad_token_id is None else AT_ONCE  # then some classifiers take one at a time
+    at_once = (
+        1 if network(model).config.pad_token_id is None else AT_ONCE
+    )  # then some classifiers take one at a time
 
     def value(
-        given: Tensor, index: Tensor, position: Tensor | None, against: Tensor | None, *tensors: Tensor
+        given: Tensor,
+        index: Tensor,
+        position: Tensor | None,
+        against: Tensor | None,
+        *tensors: Tensor,
     ) -> Tensor:
         with evaluating(model), entering(model, at, lambda _: given):
-            found = network(model)(**dict(zip(inputs.tensors, tensors, strict=True)), return_dict=True)
+            found = network(model)(
+                **dict(zip(inputs.tensors, tensors, strict=True)), return_dict=True
+            )
         return larger * _value(model, found, Target(index, position, against), of)
 
     with torch.enable_grad():
         scores, gap = IntegratedGradients(value, multiply_by_inputs=True).attribute(
             vectors,
             _start(model, inputs, vectors, at, baseline),
-            additional_forward_args=(index, target.position, target.against, *inputs.tensors.values()),
+            additional_forward_args=(
+                index,
+                target.position,
+                target.against,
+                *inputs.tensors.values(),
+            ),
             n_steps=steps,
             internal_batch_size=max(at_once, len(vectors)),
             return_convergence_delta=True,
@@ -98,7 +115,9 @@ def integrated_gradients(
     return Scores(aggregated(scores, aggregate, inputs), output=output, vectors=scores, extra=extra)
 
 
-def _slopes(model: nn.Module, inputs: Inputs, target: Target, at: Point, of: Of) -> tuple[Tensor, Tensor, Any]:
+def _slopes(
+    model: nn.Module, inputs: Inputs, target: Target, at: Point, of: Of
+) -> tuple[Tensor, Tensor, Any]:
     """The vectors [B, T, D] where the text enters, the gradient there, and the model's output."""
     leaves: list[Tensor] = []
 
@@ -130,7 +149,9 @@ def _value(model: nn.Module, output: Any, target: Target, of: Of) -> Tensor:
     return target.of(values, target.chosen(logits))
 
 
-def _start(model: nn.Module, inputs: Inputs, vectors: Tensor, at: Point, baseline: Baseline) -> Tensor:
+def _start(
+    model: nn.Module, inputs: Inputs, vectors: Tensor, at: Point, baseline: Baseline
+) -> Tensor:
     """Where the path of integrated gradients begins; special tokens are as they are: [B, T, D]."""
     if baseline == "auto":
         baseline = "zero" if inputs.mask_id is None else "mask"
@@ -138,9 +159,13 @@ def _start(model: nn.Module, inputs: Inputs, vectors: Tensor, at: Point, baselin
         return torch.where(inputs.special[..., None], vectors, 0)
     fill = {"mask": inputs.mask_id, "pad": inputs.pad_id}[baseline]
     if fill is None:
-        raise UsageError("baseline = 'mask', but this tokenizer has no mask token: use baseline='zero' or 'pad'")
+        raise UsageError(
+            "baseline = 'mask', but this tokenizer has no mask token: use baseline='zero' or 'pad'"
+        )
     with torch.no_grad():
-        filling = network(model).get_input_embeddings()(inputs.special.new_full((1,), fill, dtype=torch.long))[0]
+        filling = network(model).get_input_embeddings()(
+            inputs.special.new_full((1,), fill, dtype=torch.long)
+        )[0]
     found: list[Tensor] = []
 
     def swap(x: Tensor) -> Tensor:  # not the ids: some models read positions off them
@@ -150,7 +175,12 @@ def _start(model: nn.Module, inputs: Inputs, vectors: Tensor, at: Point, baselin
         found.append(x.detach())
         return x
 
-    with torch.no_grad(), evaluating(model), entering(model, "word", swap), entering(model, at, keep):
+    with (
+        torch.no_grad(),
+        evaluating(model),
+        entering(model, "word", swap),
+        entering(model, at, keep),
+    ):
         network(model)(**inputs.tensors)
     return found[0]
 

@@ -27,7 +27,9 @@ def layerwise(
     last_only: bool = False,
 ) -> Scores:
     """Draw a map of every block; the scores are the target's row of their product (or of the last one alone)."""
-    lean = not layers and target.position is not None  # of the last block only the target's rows are drawn
+    lean = (
+        not layers and target.position is not None
+    )  # of the last block only the target's rows are drawn
     maps, last, output = maps_of(model, inputs, draw, through=through, hold_last=lean)
     if last is not None and target.position is not None:
         row = draw(last.rows(target.position[:, None]))[:, 0]  # [B, T]
@@ -39,7 +41,12 @@ def layerwise(
 
 
 def maps_of(
-    model: nn.Module, inputs: Inputs, draw: Draw, *, through: Through = None, hold_last: bool = False
+    model: nn.Module,
+    inputs: Inputs,
+    draw: Draw,
+    *,
+    through: Through = None,
+    hold_last: bool = False,
 ) -> tuple[list[Tensor], Block | None, Any]:
     """A map of every block and the model's output; with `hold_last`, the last block itself instead of its map."""
     maps: list[Tensor] = []
@@ -47,7 +54,9 @@ def maps_of(
 
     def visit(block: Block) -> None:
         if block.cross:
-            raise UnsupportedModelError("this method multiplies maps of self-attention, and met cross-attention")
+            raise UnsupportedModelError(
+                "this method multiplies maps of self-attention, and met cross-attention"
+            )
         if held:
             maps.append(draw(held.pop()))
         if hold_last:

@@ -26,7 +26,9 @@ def linear(model: nn.Module, inputs: Inputs, target: Target) -> Scores:
     slopes = torch.autograd.grad(value.sum(), vectors, allow_unused=True)
     if view.biases is not None:
         near = target.against is not None  # two logits can be large and their difference small
-        least = float(logits_of(view.output, target.position).detach().abs().amax()) if near else 0.0
+        least = (
+            float(logits_of(view.output, target.position).detach().abs().amax()) if near else 0.0
+        )
         require_complete(gap(value.sum(), zip(slopes, vectors, strict=True), least), model)
     scores = _products(slopes[0], view)
     rest = value.detach().to(scores) - scores.sum(-1)  # padding has no effect
@@ -52,9 +54,13 @@ def absence(
     prove_complete(model, inputs.tensors, inputs.mask, target.position)
     view = linear_view(model, inputs.tensors, value=value, response=response)
     spoken = _contrast(model, view, target)
-    slope, *slopes = torch.autograd.grad(spoken.sum(), [view.start, *(sent.mixed for sent in view.messages)])
+    slope, *slopes = torch.autograd.grad(
+        spoken.sum(), [view.start, *(sent.mixed for sent in view.messages)]
+    )
     vectors = _products(slope, view)
-    sent = torch.stack([m.losses(s).sum(1) for m, s in zip(view.messages, slopes, strict=True)]).sum(0)
+    sent = torch.stack(
+        [m.losses(s).sum(1) for m, s in zip(view.messages, slopes, strict=True)]
+    ).sum(0)
     parts = [_shares(x.where(inputs.mask, 0)) for x in (vectors, sent)]
     return Scores(parts[0] + messages * parts[1], output=view.output)
 
@@ -63,14 +69,20 @@ def absence(
 def alti_logit(model: nn.Module, inputs: Inputs, target: Target, *, kernel: str = "auto") -> Scores:
     """ALTI-logit: signed effects of the messages that attention carries, traced back to the input with ALTI."""
     prove_complete(model, inputs.tensors, inputs.mask, target.position)
-    maps, *_ = maps_of(model, inputs, lambda block: contributions(block, kernel=kernel), hold_last=True)
+    maps, *_ = maps_of(
+        model, inputs, lambda block: contributions(block, kernel=kernel), hold_last=True
+    )
     view = linear_view(model, inputs.tensors)
     value = _contrast(model, view, target)
     slopes = torch.autograd.grad(value.sum(), [messages.mixed for messages in view.messages])
     dtype = torch.promote_types(value.dtype, torch.float32)
-    scores = torch.zeros_like(inputs.mask, dtype=dtype)  # Σ_l Σ_ij S^l_ij R^{l−1}_jk, from the last layer down
+    scores = torch.zeros_like(
+        inputs.mask, dtype=dtype
+    )  # Σ_l Σ_ij S^l_ij R^{l−1}_jk, from the last layer down
     for layer in reversed(range(len(slopes))):
-        sent = view.messages[layer].effects(slopes[layer]).sum(1)  # [B, T]  by each source, to all targets
+        sent = (
+            view.messages[layer].effects(slopes[layer]).sum(1)
+        )  # [B, T]  by each source, to all targets
         above = (scores[:, None] @ maps[layer].to(scores))[:, 0] if layer < len(maps) else 0
         scores = above + sent
     return Scores(scores.where(inputs.mask, 0), output=view.output)

@@ -45,7 +45,9 @@ def require_finite(logits: Tensor) -> None:
 def kind_of(config: PreTrainedConfig, classes: int) -> Kind:
     """How logits are read: classes that exclude each other, labels one by one, or a plain value (a regression)."""
     problem = getattr(config, "problem_type", None)
-    if problem == "regression" or (problem is None and classes == 1):  # transformers' own rule for one logit
+    if problem == "regression" or (
+        problem is None and classes == 1
+    ):  # transformers' own rule for one logit
         return "value"
     return "sigmoid" if problem == "multi_label_classification" or classes == 1 else "softmax"
 
@@ -53,7 +55,13 @@ def kind_of(config: PreTrainedConfig, classes: int) -> Kind:
 def probabilities(logits: Tensor, config: PreTrainedConfig) -> Tensor:
     """Probabilities [B, C]; a regression's value is itself."""
     kind = kind_of(config, logits.shape[-1])
-    return logits.softmax(-1) if kind == "softmax" else logits.sigmoid() if kind == "sigmoid" else logits
+    return (
+        logits.softmax(-1)
+        if kind == "softmax"
+        else logits.sigmoid()
+        if kind == "sigmoid"
+        else logits
+    )
 
 
 def contrast(logits: Tensor, index: Tensor, config: PreTrainedConfig) -> Tensor:

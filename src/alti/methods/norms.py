@@ -8,13 +8,19 @@ from alti.mix import contributions as mixing
 
 
 @method
-def norms(model: nn.Module, inputs: Inputs, target: Target, *, kernel: str = "auto", layers: bool = True) -> Scores:
+def norms(
+    model: nn.Module, inputs: Inputs, target: Target, *, kernel: str = "auto", layers: bool = True
+) -> Scores:
     """Norms: ℓ2 length of each token's vector, rows divided by their sum, multiplied through the layers."""
-    return layerwise(model, inputs, target, lambda block: mixing.norms(block, kernel=kernel), layers=layers)
+    return layerwise(
+        model, inputs, target, lambda block: mixing.norms(block, kernel=kernel), layers=layers
+    )
 
 
 @method
-def globenc(model: nn.Module, inputs: Inputs, target: Target, *, kernel: str = "auto", layers: bool = True) -> Scores:
+def globenc(
+    model: nn.Module, inputs: Inputs, target: Target, *, kernel: str = "auto", layers: bool = True
+) -> Scores:
     """Globenc: ℓ2 length behind the second norm, multiplied through the layers (post-norm families only)."""
     return layerwise(
         model,

@@ -33,7 +33,9 @@ def _state(model: nn.Module) -> Hashable:
     """What a proof depends on; hooks of the whole model are left out: they see what comes in and goes out."""
     inner = network(model)
     parts = (module for module in inner.modules() if module is not inner)
-    hooks = tuple(number for part in parts for number in (*part._forward_hooks, *part._forward_pre_hooks))
+    hooks = tuple(
+        number for part in parts for number in (*part._forward_hooks, *part._forward_pre_hooks)
+    )
     return inner.config._attn_implementation, inner.dtype, hooks
 
 
@@ -60,9 +62,15 @@ def prove_output(method: str, output: Any, model: nn.Module, tensors: Mapping[st
     )
 
 
-def prove_complete(model: nn.Module, tensors: Mapping[str, Tensor], mask: Tensor, position: Tensor | None) -> None:
+def prove_complete(
+    model: nn.Module, tensors: Mapping[str, Tensor], mask: Tensor, position: Tensor | None
+) -> None:
     """Prove on a batch's first text that the linear view accounts for what the model predicts."""
-    prove_once(model, "complete", lambda: require_complete(missing(model, first_text(tensors, mask), position), model))
+    prove_once(
+        model,
+        "complete",
+        lambda: require_complete(missing(model, first_text(tensors, mask), position), model),
+    )
 
 
 def missing(model: nn.Module, tensors: Mapping[str, Tensor], position: Tensor | None) -> Tensor:
@@ -78,7 +86,12 @@ def missing(model: nn.Module, tensors: Mapping[str, Tensor], position: Tensor | 
     return completeness(model, tensors, predicted).max()
 
 
-def first_text(tensors: Mapping[str, Tensor], mask: Tensor, tokens: int | None = None) -> dict[str, Tensor]:
+def first_text(
+    tensors: Mapping[str, Tensor], mask: Tensor, tokens: int | None = None
+) -> dict[str, Tensor]:
     """A batch of its first text alone, without padding: all of it, or its first tokens."""
     real = mask[0].nonzero()[:tokens, 0]
-    return {name: tensor[:1, real] if tensor.shape == mask.shape else tensor[:1] for name, tensor in tensors.items()}
+    return {
+        name: tensor[:1, real] if tensor.shape == mask.shape else tensor[:1]
+        for name, tensor in tensors.items()
+    }

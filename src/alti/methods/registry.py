@@ -32,7 +32,11 @@ class Inputs:
         """The same outside torch.inference_mode, whose tensors no gradient can be taken with."""
         if not self.special.is_inference():
             return self
-        return replace(self, tensors={k: t.clone() for k, t in self.tensors.items()}, special=self.special.clone())
+        return replace(
+            self,
+            tensors={k: t.clone() for k, t in self.tensors.items()},
+            special=self.special.clone(),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,9 @@ class Target:
 
     def cloned(self) -> "Target":
         """The same outside torch.inference_mode."""
-        return Target(*(None if t is None else t.clone() for t in (self.index, self.position, self.against)))
+        return Target(
+            *(None if t is None else t.clone() for t in (self.index, self.position, self.against))
+        )
 
     def chosen(self, logits: Tensor) -> Tensor:
         """The output that is explained, for logits [B, C]: [B]."""
@@ -70,9 +76,15 @@ class Scores:
 
     tokens: Tensor  # [B, T]  padding 0
     layers: Tensor | None = None  # [L, B, T, T]  a map per layer, for methods that have them
-    output: Any = None  # the model's output, where the method computed it: saves another forward pass
-    vectors: Tensor | None = None  # [B, T, D]  what `tokens` aggregates, for methods with an option `aggregate`
-    extra: dict[str, Tensor] = field(default_factory=dict)  # [B] each: what there is to say about the whole
+    output: Any = (
+        None  # the model's output, where the method computed it: saves another forward pass
+    )
+    vectors: Tensor | None = (
+        None  # [B, T, D]  what `tokens` aggregates, for methods with an option `aggregate`
+    )
+    extra: dict[str, Tensor] = field(
+        default_factory=dict
+    )  # [B] each: what there is to say about the whole
 
 
 Method = Callable[..., Scores]  # (model, inputs, target, *, options) -> Scores
@@ -121,12 +133,24 @@ def summary_of(name: str) -> str:
     return (inspect.getdoc(METHODS[name]) or "").partition("\n")[0]
 
 
-def run(name: str, model: nn.Module, inputs: Inputs, target: Target, *, layers: bool = True, **options: Any) -> Scores:
+def run(
+    name: str,
+    model: nn.Module,
+    inputs: Inputs,
+    target: Target,
+    *,
+    layers: bool = True,
+    **options: Any,
+) -> Scores:
     """Call a method by name, its options checked, on a model that is proved to be what it is taken for."""
     known = validate(name, options)
     asked = {"layers": layers} if "layers" in known else {}
     plain = torch.autocast(inputs.mask.device.type, enabled=False)
-    with torch.inference_mode(False), torch.enable_grad(), plain:  # whatever the caller is in the middle of
+    with (
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        plain,
+    ):  # whatever the caller is in the middle of
         inputs, target = inputs.cloned(), target.cloned()
         if reads_model(name):
             prove_structure(model, inputs.tensors, inputs.mask)
@@ -138,29 +162,43 @@ def run(name: str, model: nn.Module, inputs: Inputs, target: Target, *, layers: 
 def validate(name: str, options: dict[str, Any]) -> dict[str, Any]:
     """Raise UsageError for a method or an option that does not exist; return the options there are."""
     if name not in METHODS:
-        raise UsageError(f"method {name!r} does not exist: choose one of {', '.join(sorted(METHODS))}")
+        raise UsageError(
+            f"method {name!r} does not exist: choose one of {', '.join(sorted(METHODS))}"
+        )
     known = options_of(name)
-    validate_options(f"method {name}", options, {key: value for key, value in known.items() if key != "layers"})
+    validate_options(
+        f"method {name}", options, {key: value for key, value in known.items() if key != "layers"}
+    )
     for option, choices in _choices(METHODS[name]).items() if options else ():
         if option in options and options[option] not in choices:
-            raise UsageError(f"method {name} takes {option} as one of {', '.join(choices)}, not {options[option]!r}")
+            raise UsageError(
+                f"method {name} takes {option} as one of {', '.join(choices)}, not {options[option]!r}"
+            )
     return known
 
 
 @cache
 def _choices(function: Method) -> dict[str, tuple[str, ...]]:
     """The options whose type is a Literal, with its values."""
-    return {name: get_args(kind) for name, kind in get_type_hints(function).items() if get_origin(kind) is Literal}
+    return {
+        name: get_args(kind)
+        for name, kind in get_type_hints(function).items()
+        if get_origin(kind) is Literal
+    }
 
 
 def validate_options(what: str, options: dict[str, Any], own: dict[str, Any]) -> None:
     """Raise UsageError for an option that something does not have, or a value that is not like its default in `own`."""
     for option, value in options.items():
         if option not in own:
-            raise UsageError(f"{what} has no option {option!r}: it takes {', '.join(own) or 'none'}")
+            raise UsageError(
+                f"{what} has no option {option!r}: it takes {', '.join(own) or 'none'}"
+            )
         if not _fits(value, own[option]):
             like = type(own[option]).__name__
-            raise UsageError(f"{what} takes {option} as {like}, like {own[option]!r}, not {value!r}")
+            raise UsageError(
+                f"{what} takes {option} as {like}, like {own[option]!r}, not {value!r}"
+            )
 
 
 def reads_model(name: str) -> bool:
@@ -178,7 +216,11 @@ def blind(name: str, options: dict[str, Any]) -> str:
     if not reads_class(name):
         return f"{name} is the same for every target"
     aggregate = {**options_of(name), **options}.get("aggregate", "sum")
-    return "" if aggregate == "sum" else f"{name} with aggregate={aggregate} says how much, not for or against what"
+    return (
+        ""
+        if aggregate == "sum"
+        else f"{name} with aggregate={aggregate} says how much, not for or against what"
+    )
 
 
 def read_options(given: Iterable[str]) -> dict[str, Any]:

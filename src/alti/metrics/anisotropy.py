@@ -13,7 +13,9 @@ def cosine(vectors: Tensor, mask: Tensor | None = None) -> float:
     (‖Σ v̂‖² − n) / (n (n − 1)) with v̂ = v / ‖v‖. A vector that is zero points nowhere and is left out.
     """
     if vectors.ndim != 2:
-        raise UsageError(f"vectors of shape {list(vectors.shape)} are not a list of vectors: give [n, D]")
+        raise UsageError(
+            f"vectors of shape {list(vectors.shape)} are not a list of vectors: give [n, D]"
+        )
     return float(_cosine(vectors, mask))
 
 
@@ -23,7 +25,9 @@ def anisotropy(block: Block, lengths: Tensor) -> tuple[Tensor, Tensor]:
     `lengths` are the block's ‖T_ij‖ [B, T, S], as `alti.mixing.lengths` has them: 0 at padding. The second is the mean
     over the outputs of two vectors or more.
     """
-    lengths = lengths.to(torch.promote_types(lengths.dtype, torch.float32))  # 1 / length leaves the range of float16
+    lengths = lengths.to(
+        torch.promote_types(lengths.dtype, torch.float32)
+    )  # 1 / length leaves the range of float16
     real = lengths > torch.finfo(lengths.dtype).tiny ** 0.5  # the squares of shorter ones underflow
     inverse = torch.where(real, 1 / lengths, 0)  # [B, T, S]
     rows = _mean_of_pairs(_unit_sums(block, inverse), real.sum(-1))  # [B, T]
@@ -33,7 +37,11 @@ def anisotropy(block: Block, lengths: Tensor) -> tuple[Tensor, Tensor]:
 def _unit_sums(block: Block, inverse: Tensor) -> Tensor:
     """Σ_j T_ij / ‖T_ij‖, without any T_ij in memory: attention is divided by the length instead. [B, T, D]"""
     sources = inverse[..., :-1] if block.cross else inverse
-    own = inverse[..., -1] if block.cross else inverse.gather(-1, block.own_columns()[..., None])[..., 0]  # [B, T]
+    own = (
+        inverse[..., -1]
+        if block.cross
+        else inverse.gather(-1, block.own_columns()[..., None])[..., 0]
+    )  # [B, T]
     value, weight = block.value.to(inverse), block.weight.to(inverse)
     mixed = ((block.attn * sources[:, None]) @ value).transpose(1, 2).flatten(2)  # [B, T, H·d]
     return mixed @ weight.flatten(0, 1) * block.scale[..., None] + block.residual * own[..., None]

@@ -95,9 +95,13 @@ def mean_curve(curves: Iterable[Sequence[float]]) -> tuple[list[float], list[int
 
 
 @metric
-def aopc(ids: Sequence[int], keep: Keep, scores: Vector, *, mask_id: int | None = None) -> Asking[float]:
+def aopc(
+    ids: Sequence[int], keep: Keep, scores: Vector, *, mask_id: int | None = None
+) -> Asking[float]:
     """The area over the curve: the mean of p − p without the top k tokens, over k = 1 … n (Samek et al. 2017)."""
-    full, *left = yield from probability_drop.ask(ids, keep, scores, steps=len(ids), mask_id=mask_id)
+    full, *left = yield from probability_drop.ask(
+        ids, keep, scores, steps=len(ids), mask_id=mask_id
+    )
     return full - fmean(left) if left else nan
 
 
@@ -134,19 +138,33 @@ def aopc_bounds(
         return nan, nan
     width = max(beam, comb(n, n // 2)) if n <= EXACT else beam
     [full] = yield [list(ids)]
-    sums: dict[Extreme, dict[Removed, float]] = {min: {frozenset(): 0.0}, max: {frozenset(): 0.0}}  # Σ p on the way
+    sums: dict[Extreme, dict[Removed, float]] = {
+        min: {frozenset(): 0.0},
+        max: {frozenset(): 0.0},
+    }  # Σ p on the way
     for _ in removable:
         passed = [removed for beams in sums.values() for removed in beams]
-        ahead = list(dict.fromkeys(larger for removed in passed for larger in _larger(removed, removable)))
+        ahead = list(
+            dict.fromkeys(larger for removed in passed for larger in _larger(removed, removable))
+        )
         answers = yield [_without(ids, removed, mask_id) for removed in ahead]
         p = dict(zip(ahead, answers, strict=True))
-        sums = {extreme: _step(beams, p, removable, extreme, width) for extreme, beams in sums.items()}
-    [lowest], [highest] = sums[min].values(), sums[max].values()  # every order ends with all tokens removed
+        sums = {
+            extreme: _step(beams, p, removable, extreme, width) for extreme, beams in sums.items()
+        }
+    [lowest], [highest] = (
+        sums[min].values(),
+        sums[max].values(),
+    )  # every order ends with all tokens removed
     return full - highest / n, full - lowest / n
 
 
 def _step(
-    beams: dict[Removed, float], p: dict[Removed, float], removable: list[int], extreme: Extreme, width: int
+    beams: dict[Removed, float],
+    p: dict[Removed, float],
+    removable: list[int],
+    extreme: Extreme,
+    width: int,
 ) -> dict[Removed, float]:
     """The best sums with one more token removed."""
     found: dict[Removed, float] = {}

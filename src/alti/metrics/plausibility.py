@@ -20,7 +20,9 @@ def average_precision(scores: Vector, rationale: Vector) -> float:
     if marked.all() or not marked.any():
         return nan
     values = array(scores)[order]
-    last = np.flatnonzero(np.append(values[1:] != values[:-1], True))  # of the tokens that share a score
+    last = np.flatnonzero(
+        np.append(values[1:] != values[:-1], True)
+    )  # of the tokens that share a score
     hits = marked.cumsum()[last]
     return float(np.diff(hits, prepend=0) @ (hits / (last + 1)) / hits[-1])
 

@@ -18,8 +18,12 @@ R = TypeVar("R")
 
 Vector = Sequence[float] | NDArray[Any] | Tensor
 Question = list[int]  # token ids of one input; empty where every token was removed
-Asking = Generator[list[Question], list[float], R]  # yields questions, is sent a probability for each, returns a value
-Predict = Callable[..., Sequence[float] | Tensor]  # (questions) or (questions, targets) -> a probability for each
+Asking = Generator[
+    list[Question], list[float], R
+]  # yields questions, is sent a probability for each, returns a value
+Predict = Callable[
+    ..., Sequence[float] | Tensor
+]  # (questions) or (questions, targets) -> a probability for each
 _Key = tuple[tuple[int, ...], Hashable]
 
 
@@ -33,7 +37,9 @@ class Faithfulness(Generic[P, R]):
         self.ask = ask
         update_wrapper(self, ask)
         asked = inspect.signature(ask).parameters.values()
-        predict = inspect.Parameter("predict", inspect.Parameter.POSITIONAL_ONLY, annotation=Predict)
+        predict = inspect.Parameter(
+            "predict", inspect.Parameter.POSITIONAL_ONLY, annotation=Predict
+        )
         self.__signature__ = inspect.Signature([predict, *asked])
 
     def __call__(self, predict: Predict, /, *args: P.args, **options: P.kwargs) -> R:
@@ -52,7 +58,9 @@ def metric(function: Callable[P, Asking[R]]) -> Faithfulness[P, R]:
     return found
 
 
-def answer(askings: Iterable[Asking[R]], predict: Predict, targets: Sequence[Hashable] | None = None) -> list[R]:
+def answer(
+    askings: Iterable[Asking[R]], predict: Predict, targets: Sequence[Hashable] | None = None
+) -> list[R]:
     """Drive many metrics together: one call of `predict` per round, with what all of them ask, each question once.
 
     `predict(questions)` returns the probability of the explained class for each. Where that class differs between the
@@ -61,7 +69,9 @@ def answer(askings: Iterable[Asking[R]], predict: Predict, targets: Sequence[Has
     """
     running = list(askings)
     if targets is not None and len(targets) != len(running):
-        raise UsageError(f"{len(running)} metrics and {len(targets)} targets: give one target for each")
+        raise UsageError(
+            f"{len(running)} metrics and {len(targets)} targets: give one target for each"
+        )
     about = [None] * len(running) if targets is None else targets
     results: dict[int, R] = {}
     replies: dict[int, Any] = dict.fromkeys(range(len(running)))  # a generator starts with None
@@ -72,7 +82,9 @@ def answer(askings: Iterable[Asking[R]], predict: Predict, targets: Sequence[Has
                 asked[i] = [(tuple(question), about[i]) for question in running[i].send(reply)]
             except StopIteration as stop:
                 results[i] = stop.value
-        found = _predicted(predict, list(dict.fromkeys(chain.from_iterable(asked.values()))), targets is not None)
+        found = _predicted(
+            predict, list(dict.fromkeys(chain.from_iterable(asked.values()))), targets is not None
+        )
         replies = {i: [found[key] for key in keys] for i, keys in asked.items()}
     return [results[i] for i in range(len(running))]
 
@@ -84,7 +96,9 @@ def _predicted(predict: Predict, keys: list[_Key], targeted: bool) -> dict[_Key,
     found = predict(questions, [target for _, target in keys]) if targeted else predict(questions)
     probabilities = found.tolist() if isinstance(found, Tensor) else [float(p) for p in found]
     if len(probabilities) != len(keys):
-        raise UsageError(f"predict returned {len(probabilities)} values for {len(keys)} inputs: return one for each")
+        raise UsageError(
+            f"predict returned {len(probabilities)} values for {len(keys)} inputs: return one for each"
+        )
     return dict(zip(keys, probabilities, strict=True))
 
 
@@ -93,7 +107,9 @@ def array(values: Vector) -> NDArray[np.float64]:
     values = values.detach().double().cpu().numpy() if isinstance(values, Tensor) else values
     found = np.asarray(values, dtype=np.float64)
     if found.ndim != 1:
-        raise UsageError(f"scores of shape {list(found.shape)} are not a vector: give one number per token of one text")
+        raise UsageError(
+            f"scores of shape {list(found.shape)} are not a vector: give one number per token of one text"
+        )
     return found
 
 
@@ -109,5 +125,7 @@ def ranking(scores: Vector) -> NDArray[np.intp]:
 def share_of(n: int, share: float) -> int:
     """⌈n · share⌉, the product rounded first: in floating point 30 · 0.1 is more than 3."""
     if not 0 <= share <= 1:
-        raise UsageError(f"a share of {share!r} of the tokens does not exist: give a number from 0 to 1")
+        raise UsageError(
+            f"a share of {share!r} of the tokens does not exist: give a number from 0 to 1"
+        )
     return math.ceil(round(n * share, 9))

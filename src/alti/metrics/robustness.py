@@ -45,7 +45,9 @@ def agreement(
     texts = len(attributions[0]) if len(attributions) else 0
     for lists in (attributions, predictions if predictions is not None else attributions):
         if len(lists) != len(attributions) or any(len(values) != texts for values in lists):
-            raise UsageError("attributions or predictions are missing: give those of every model for the same texts")
+            raise UsageError(
+                "attributions or predictions are missing: give those of every model for the same texts"
+            )
     scores = [[array(text) for text in model] for model in attributions]
     labels = None if predictions is None else [np.asarray(model) for model in predictions]
     found = np.empty((len(scores), len(scores)))
@@ -65,5 +67,7 @@ def pairs(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
 def _rankings(a: Vector, b: Vector) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     first, second = ranking(a), ranking(b)
     if len(first) != len(second):
-        raise UsageError(f"{len(first)} and {len(second)} scores are not of one text: give as many tokens in both")
+        raise UsageError(
+            f"{len(first)} and {len(second)} scores are not of one text: give as many tokens in both"
+        )
     return first, second

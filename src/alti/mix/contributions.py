@@ -27,7 +27,9 @@ def contributions(block: Block, *, p: int = 1, kernel: str = "auto", tol: float 
     if tol < 0:
         raise UsageError(f"tol = {tol!r} is not a tolerance: give 0 (exact) or more")
     if p not in (1, 2):
-        raise UsageError(f"p = {p!r} is not a norm of ALTI: give 1 (the paper's) or 2 (its ablation)")
+        raise UsageError(
+            f"p = {p!r} is not a norm of ALTI: give 1 (the paper's) or 2 (its ablation)"
+        )
     block = thinned(block, p, tol) if tol else block
     chosen = _kernel(kernel, block, f"l{p}")
     if hasattr(chosen, "contributions"):

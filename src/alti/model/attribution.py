@@ -38,7 +38,9 @@ class Attribution:
 
     text: str
     tokens: tuple[str, ...]  # as the tokenizer writes them
-    offsets: tuple[tuple[int, int], ...]  # characters of the text; (0, 0) for tokens that the tokenizer added
+    offsets: tuple[
+        tuple[int, int], ...
+    ]  # characters of the text; (0, 0) for tokens that the tokenizer added
     scores: Tensor  # [T]
     special: Tensor  # [T]  True at special tokens
     method: str
@@ -52,7 +54,9 @@ class Attribution:
     cut: tuple[str, ...] = ()  # what was left out of texts that were too long
     model: str = ""
     options: dict[str, Any] = field(default_factory=dict)
-    extra: dict[str, float] = field(default_factory=dict)  # what the method says about its result as a whole
+    extra: dict[str, float] = field(
+        default_factory=dict
+    )  # what the method says about its result as a whole
 
     def __iter__(self) -> Iterator[tuple[str, float]]:
         return iter(zip(self.tokens, self.scores.tolist(), strict=True))
@@ -67,7 +71,11 @@ class Attribution:
         """The k tokens with the highest scores, best first; special tokens are not ranked."""
         if k < 0:
             raise UsageError(f"k = {k} is not a number of tokens: give 0 or more")
-        ranked = self.scores.masked_fill(self.special, -torch.inf).argsort(descending=True, stable=True).tolist()
+        ranked = (
+            self.scores.masked_fill(self.special, -torch.inf)
+            .argsort(descending=True, stable=True)
+            .tolist()
+        )
         return [self[i] for i in ranked if not self.special[i]][:k]
 
     def words(self) -> Self:
@@ -105,8 +113,12 @@ class Attribution:
             )
         count = len(self.layers)
         if not -count <= layer < count:
-            raise UsageError(f"layer = {layer} does not exist: the model has {count}, 0 to {count - 1}")
-        common = bool(((self.layers.sum(-1) - 1).abs() < 0.01).all())  # Globenc's rows have no common sum
+            raise UsageError(
+                f"layer = {layer} does not exist: the model has {count}, 0 to {count - 1}"
+            )
+        common = bool(
+            ((self.layers.sum(-1) - 1).abs() < 0.01).all()
+        )  # Globenc's rows have no common sum
         return rollout(self.layers[: layer % count + 1], rescale=not common)
 
     def to_dict(self, *, checksum: bool = False) -> dict[str, Any]:

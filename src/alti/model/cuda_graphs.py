@@ -18,7 +18,14 @@ from alti.methods import Inputs, Scores, Target
 from alti.read.cuda_capture import Recording, into
 from alti.read.modules import network, reading
 
-ABLE = ("alti", "alti_ln2", "attention", "attention_rollout", "globenc", "norms")  # read nothing before they are done
+ABLE = (
+    "alti",
+    "alti_ln2",
+    "attention",
+    "attention_rollout",
+    "globenc",
+    "norms",
+)  # read nothing before they are done
 GRAIN = 16  # texts are padded to a multiple, so that lengths come again
 KEPT = 16  # shapes
 WARM = 2  # runs before the one that is captured: they compile kernels and answer what must be known
@@ -33,7 +40,9 @@ class Recorder:
 
     def __init__(self, model: nn.Module) -> None:
         if (device := network(model).device).type != "cuda":
-            raise UsageError(f"graphs = True records CUDA graphs, but the model is on {device}: leave it out")
+            raise UsageError(
+                f"graphs = True records CUDA graphs, but the model is on {device}: leave it out"
+            )
         self.model = model
         self.kept: OrderedDict[Hashable, _Graph] = OrderedDict()  # the one used last comes last
         self.met: set[Hashable] = set()
@@ -50,26 +59,35 @@ class Recorder:
                     return graph.replay(inputs, target)
         return methods.run(name, self.model, inputs, target, **options)
 
-    def _graph(self, name: str, inputs: Inputs, target: Target, options: dict[str, Any]) -> "_Graph | None":
+    def _graph(
+        self, name: str, inputs: Inputs, target: Target, options: dict[str, Any]
+    ) -> "_Graph | None":
         if (state := _state(self.model)) != self.state:
             for known in (self.kept, self.met, self.unable):
                 known.clear()
             self.state = state
         shapes = tuple((key, tensor.shape) for key, tensor in inputs.tensors.items())
-        given = tuple(tensor is not None for tensor in (target.index, target.position, target.against))
+        given = tuple(
+            tensor is not None for tensor in (target.index, target.position, target.against)
+        )
         key = (name, *sorted(options.items()), *shapes, given)
         if key in self.unable:
             return None
         graph = self.kept.pop(key, None)
         if graph is None and key in self.met:
             if not self.kept:
-                self.pool = torch.cuda.graph_pool_handle()  # one that no graph holds any more cannot be used again
+                self.pool = (
+                    torch.cuda.graph_pool_handle()
+                )  # one that no graph holds any more cannot be used again
             try:
                 graph = _Graph(self.model, name, inputs, target, options, self.pool)
             except RuntimeError as error:
                 self.unable.add(key)
                 why = str(error).partition("\n")[0]
-                warnings.warn(f"{name} could not be recorded as a graph ({why}): running without", stacklevel=4)
+                warnings.warn(
+                    f"{name} could not be recorded as a graph ({why}): running without",
+                    stacklevel=4,
+                )
                 return None
         elif graph is None:
             self.met.add(key)
@@ -84,11 +102,21 @@ class _Graph:
     """One method for one shape, with the memory that it reads from and writes to."""
 
     def __init__(
-        self, model: nn.Module, name: str, inputs: Inputs, target: Target, options: dict[str, Any], pool: Any
+        self,
+        model: nn.Module,
+        name: str,
+        inputs: Inputs,
+        target: Target,
+        options: dict[str, Any],
+        pool: Any,
     ) -> None:
         tensors = {key: tensor.clone() for key, tensor in inputs.tensors.items()}
         self.inputs = Inputs(tensors, inputs.special.clone(), inputs.mask_id, inputs.pad_id)
-        self.target, self.recording, self.graph = target.cloned(), Recording(), torch.cuda.CUDAGraph()
+        self.target, self.recording, self.graph = (
+            target.cloned(),
+            Recording(),
+            torch.cuda.CUDAGraph(),
+        )
         mask, here = tensors["attention_mask"], torch.cuda.current_stream()
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch has no types for it
         with into(self.recording):
@@ -101,18 +129,26 @@ class _Graph:
                 mask.copy_(inputs.tensors["attention_mask"])
             here.wait_stream(side)
             self.recording.captured = True
-            with torch.cuda.graph(self.graph, pool=pool, capture_error_mode="thread_local"):  # others may go on
+            with torch.cuda.graph(
+                self.graph, pool=pool, capture_error_mode="thread_local"
+            ):  # others may go on
                 self.scores = methods.run(name, model, self.inputs, self.target, **options)
 
     def replay(self, inputs: Inputs, target: Target) -> Scores:
-        for mine, given in zip(_tensors(self.inputs, self.target), _tensors(inputs, target), strict=True):
+        for mine, given in zip(
+            _tensors(self.inputs, self.target), _tensors(inputs, target), strict=True
+        ):
             mine.copy_(given)
         self.graph.replay()
         for judge in self.recording.judges:
             judge()
         layers, output = self.scores.layers, self.scores.output
         copied = {key: value.clone() for key, value in output.items() if isinstance(value, Tensor)}
-        return Scores(self.scores.tokens.clone(), None if layers is None else layers.clone(), type(output)(**copied))
+        return Scores(
+            self.scores.tokens.clone(),
+            None if layers is None else layers.clone(),
+            type(output)(**copied),
+        )
 
 
 def _suits(name: str, inputs: Inputs) -> bool:
@@ -133,5 +169,9 @@ def _state(model: nn.Module) -> Hashable:
         for tensor in (*module._parameters.values(), *module._buffers.values())
         if tensor is not None
     ]
-    hooks = [number for module in modules for number in (*module._forward_hooks, *module._forward_pre_hooks)]
+    hooks = [
+        number
+        for module in modules
+        for number in (*module._forward_hooks, *module._forward_pre_hooks)
+    ]
     return tuple(places), tuple(hooks)

@@ -39,9 +39,13 @@ class Head:
         stacks = [stack for stack, _ in stacks_of(inner)]
         read = "alti.walk, alti.trace and alti.check read it"
         if inner.main_input_name != "input_ids":
-            raise UnsupportedModelError(f"explain takes text; {name} ({family}) reads {inner.main_input_name}: {read}")
+            raise UnsupportedModelError(
+                f"explain takes text; {name} ({family}) reads {inner.main_input_name}: {read}"
+            )
         if len(stacks) > 1 and any(site.cross for stack in stacks for site in stack.sites):
-            raise UnsupportedModelError(f"explain does not take encoder–decoders such as {name} ({family}) yet: {read}")
+            raise UnsupportedModelError(
+                f"explain does not take encoder–decoders such as {name} ({family}) yet: {read}"
+            )
         names = [each.__name__ for each in type(inner).__mro__]
         kinds = [kind for each in names for ending, kind in KINDS.items() if each.endswith(ending)]
         if not kinds and inner.base_model is not inner:
@@ -54,19 +58,25 @@ class Head:
     @property
     def takes_batches(self) -> bool:
         """False for a classifier that reads the last token and has no padding token to tell where a text ends."""
-        return not (self.kind == "sequence" and self.pool == "last" and self.config.pad_token_id is None)
+        return not (
+            self.kind == "sequence" and self.pool == "last" and self.config.pad_token_id is None
+        )
 
     def position(self, ids: list[int], mask_id: int | None, asked: int | None = None) -> int | None:
         """The final position that the prediction of a text is read from; None where it is the mean of all."""
         if self.kind == "sequence":
             if asked is not None:
-                raise UsageError(f"position = {asked} was given, but a sequence classifier reads its own: leave it out")
+                raise UsageError(
+                    f"position = {asked} was given, but a sequence classifier reads its own: leave it out"
+                )
             return self._pooled(ids)
         last = len(ids) - 1
         if asked is not None:
             number = _integer(asked)
             if number is None or not -len(ids) <= number <= last:
-                raise UsageError(f"position = {asked!r} is outside the text: its {len(ids)} tokens are 0 to {last}")
+                raise UsageError(
+                    f"position = {asked!r} is outside the text: its {len(ids)} tokens are 0 to {last}"
+                )
             return number % len(ids)
         if self.kind in ("masked", "token"):
             masks = [i for i, token in enumerate(ids) if token == mask_id]
@@ -77,7 +87,9 @@ class Head:
                     f"a token classifier predicts at every token: say which with position=, 0 to {last}, or put one "
                     f"mask token there (the text has {len(masks)})"
                 )
-            raise UsageError(f"the text has {len(masks)} mask tokens, expected one: put it in, or give position=")
+            raise UsageError(
+                f"the text has {len(masks)} mask tokens, expected one: put it in, or give position="
+            )
         return last if self.kind == "causal" else None
 
     def _pooled(self, ids: list[int]) -> int | None:
@@ -85,12 +97,18 @@ class Head:
         if self.pool == "mean":
             return None
         if self.pool == "last":
-            return max((i for i, token in enumerate(ids) if token != self.config.pad_token_id), default=0)
+            return max(
+                (i for i, token in enumerate(ids) if token != self.config.pad_token_id), default=0
+            )
         if self.pool == "eos":
-            return max((i for i, token in enumerate(ids) if token == self.config.eos_token_id), default=0)
+            return max(
+                (i for i, token in enumerate(ids) if token == self.config.eos_token_id), default=0
+            )
         return 0
 
-    def index(self, tokenizer: PreTrainedTokenizerBase, target: int | str | None, name: str = "target") -> int | None:
+    def index(
+        self, tokenizer: PreTrainedTokenizerBase, target: int | str | None, name: str = "target"
+    ) -> int | None:
         """The output that `target` names: a label or its index; a token of the vocabulary, its text or its id."""
         if target is None:
             return None
@@ -108,10 +126,14 @@ class Head:
             number = same[0] if len(same) == 1 else int(target) if target.isdecimal() else None
         if number in labels:
             return number
-        names = ", ".join([f"{i} {label}" for i, label in labels.items()][:20] + ["…"] * (len(labels) > 20))
+        names = ", ".join(
+            [f"{i} {label}" for i, label in labels.items()][:20] + ["…"] * (len(labels) > 20)
+        )
         raise UsageError(f"{name} = {target!r} is not a label of this model: it has {names}")
 
-    def warn_of_spaces(self, tokenizer: PreTrainedTokenizerBase, logits: Tensor, index: int) -> None:
+    def warn_of_spaces(
+        self, tokenizer: PreTrainedTokenizerBase, logits: Tensor, index: int
+    ) -> None:
         """To most language models ' Paris' and 'Paris' are different tokens, and users mean the likelier."""
         if self.kind != "causal" or (label := tokenizer.decode([index])) != label.lstrip():
             return
@@ -150,15 +172,21 @@ def _pool(inner: PreTrainedModel) -> str:
     pool = "first" if said == "cls" else str(said)
     if pool not in POOLS:
         family = inner.config.model_type
-        raise UnsupportedModelError(f"this {family} model has {field} = {said!r}: alti reads cls, {', '.join(POOLS)}")
+        raise UnsupportedModelError(
+            f"this {family} model has {field} = {said!r}: alti reads cls, {', '.join(POOLS)}"
+        )
     return pool
 
 
-def _token_index(tokenizer: PreTrainedTokenizerBase, size: int, target: int | str, name: str) -> int:
+def _token_index(
+    tokenizer: PreTrainedTokenizerBase, size: int, target: int | str, name: str
+) -> int:
     if not isinstance(target, str):
         number = _integer(target)
         if number is None or not 0 <= number < size:
-            raise UsageError(f"{name} = {target!r} is not in the vocabulary, whose ids are 0 to {size - 1}")
+            raise UsageError(
+                f"{name} = {target!r} is not in the vocabulary, whose ids are 0 to {size - 1}"
+            )
         return number
     ids: list[int] = tokenizer.encode(target, add_special_tokens=False)
     if len(ids) == 1 and ids[0] != tokenizer.unk_token_id:
@@ -166,9 +194,13 @@ def _token_index(tokenizer: PreTrainedTokenizerBase, size: int, target: int | st
     if target in (vocabulary := tokenizer.get_vocab()):
         return int(vocabulary[target])
     if len(ids) <= 1:
-        raise UsageError(f"{name} = {target!r} is not in the vocabulary of this model: give one of its tokens")
+        raise UsageError(
+            f"{name} = {target!r} is not in the vocabulary of this model: give one of its tokens"
+        )
     pieces = ", ".join(repr(piece) for piece in tokenizer.convert_ids_to_tokens(ids))
-    raise UsageError(f"{name} = {target!r} is {len(ids)} tokens of this model ({pieces}): give a single one")
+    raise UsageError(
+        f"{name} = {target!r} is {len(ids)} tokens of this model ({pieces}): give a single one"
+    )
 
 
 def _integer(given: Any) -> int | None:

@@ -11,7 +11,14 @@ from transformers import AutoModel, PreTrainedConfig, PreTrainedModel, PreTraine
 
 from alti._errors import LoadError, UsageError
 from alti.model.model import Model
-from alti.model.pretrained import architecture_of, class_of, config_of, read, settings_of, tokenizer_of
+from alti.model.pretrained import (
+    architecture_of,
+    class_of,
+    config_of,
+    read,
+    settings_of,
+    tokenizer_of,
+)
 from alti.read.modules import family_named, family_of
 
 DEFAULT = Path(__file__).with_name("default_model")
@@ -37,7 +44,11 @@ def load(
     Python code that comes with a model runs only with `trust_remote_code`; a model that cannot be
     read without its code is refused.
     """
-    place, where, kind = find(DEFAULT if name is None or _is_default(name) else name), _device(device), _dtype(dtype)
+    place, where, kind = (
+        find(DEFAULT if name is None or _is_default(name) else name),
+        _device(device),
+        _dtype(dtype),
+    )
     settings = settings_of(place)
     family_named(settings.get("model_type", "unknown"), settings)
     config = config_of(place, trust_remote_code)
@@ -61,16 +72,22 @@ def _is_default(name: str | Path) -> bool:
 def find(name: str | Path) -> str:
     """A folder that holds a model, or a hub name."""
     if not str(name):
-        raise UsageError("the name of the model is empty: give a hub name or a folder, or leave it out")
+        raise UsageError(
+            "the name of the model is empty: give a hub name or a folder, or leave it out"
+        )
     path = Path(name).expanduser()
     if path.is_dir():
         if not (path / "config.json").is_file():
             raise LoadError(f"the folder {name} holds no model: it has no config.json")
         return str(path)
     if path.exists():
-        raise UsageError(f"model {str(name)!r} is a file: give the folder that holds config.json and the weights")
+        raise UsageError(
+            f"model {str(name)!r} is a file: give the folder that holds config.json and the weights"
+        )
     if path.is_absolute() or str(name).startswith((".", "~")) or str(name).count("/") > 1:
-        raise UsageError(f"model {str(name)!r} does not exist: give a folder that holds config.json, or a hub name")
+        raise UsageError(
+            f"model {str(name)!r} does not exist: give a folder that holds config.json, or a hub name"
+        )
     return str(name)
 
 
@@ -81,8 +98,14 @@ def _device(name: str) -> torch.device:
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError):  # unknown name; built without CUDA; no such backend
-        raise UsageError(f"device {name!r} is not there: this machine has {_devices()}, or say auto") from None
+    except (
+        RuntimeError,
+        AssertionError,
+        NotImplementedError,
+    ):  # unknown name; built without CUDA; no such backend
+        raise UsageError(
+            f"device {name!r} is not there: this machine has {_devices()}, or say auto"
+        ) from None
     return device
 
 
@@ -95,7 +118,9 @@ def _dtype(name: torch.dtype | str | None) -> torch.dtype | str | None:
     if name is None or name == "auto" or isinstance(name, torch.dtype):
         return name
     if not isinstance(found := getattr(torch, name, None), torch.dtype):
-        raise UsageError(f"dtype {name!r} does not exist: give float32, float64, float16, bfloat16 or auto")
+        raise UsageError(
+            f"dtype {name!r} does not exist: give float32, float64, float16, bfloat16 or auto"
+        )
     return found
 
 
@@ -109,19 +134,25 @@ def _model(
     architecture, named = architecture_of(config), class_of(config, trust)
     if named is None:
         warnings.warn(
-            f"{place} names {architecture}, which transformers does not have: loaded without a head", stacklevel=3
+            f"{place} names {architecture}, which transformers does not have: loaded without a head",
+            stacklevel=3,
         )
     options = {"config": config, "dtype": dtype, "trust_remote_code": trust}
     for cls in (named or AutoModel, AutoModel):
         with _quiet():
             model, report = read(cls.from_pretrained, place, **options, output_loading_info=True)
         headless = model.base_model is model
-        missing = [key for key in sorted(report["missing_keys"]) if not (headless and "pooler." in key)]
+        missing = [
+            key for key in sorted(report["missing_keys"]) if not (headless and "pooler." in key)
+        ]
         if not missing:
             _warn_of_layers_left_out(place, model, report["unexpected_keys"])
             return model
         if not headless:
-            warnings.warn(f"{place} has no weights for the head of {architecture}: loaded without a head", stacklevel=3)
+            warnings.warn(
+                f"{place} has no weights for the head of {architecture}: loaded without a head",
+                stacklevel=3,
+            )
     raise LoadError(f"the weights of {place} are incomplete: they lack {', '.join(missing[:3])}")
 
 
@@ -129,7 +160,10 @@ def _warn_of_layers_left_out(place: str, model: PreTrainedModel, unexpected: set
     """A checkpoint with more layers than its config says is not the model that was trained."""
     paths = [stack.blocks.partition("*")[0] for stack in family_of(model).stacks]
     if lost := sorted(key for key in unexpected if any(f"{path}." in key for path in paths)):
-        warnings.warn(f"{place} has weights of layers that its config leaves out, such as {lost[0]}", stacklevel=4)
+        warnings.warn(
+            f"{place} has weights of layers that its config leaves out, such as {lost[0]}",
+            stacklevel=4,
+        )
 
 
 @contextmanager
@@ -145,8 +179,20 @@ def _quiet() -> Iterator[None]:
 
 def _tokenizer(place: str, trust: bool) -> PreTrainedTokenizerBase:
     tokenizer = tokenizer_of(place, trust)
-    files = ["tokenizer.json", "vocab.*", "merges.txt", "*.model", *tokenizer.vocab_files_names.values()]
-    lacks = Path(place).is_dir() and not any(file for pattern in files for file in Path(place).glob(pattern))
-    if lacks or len(tokenizer) <= len(tokenizer.all_special_tokens):  # transformers makes one up where no file is
-        raise LoadError(f"{place} has no tokenizer: save one beside the model with tokenizer.save_pretrained")
+    files = [
+        "tokenizer.json",
+        "vocab.*",
+        "merges.txt",
+        "*.model",
+        *tokenizer.vocab_files_names.values(),
+    ]
+    lacks = Path(place).is_dir() and not any(
+        file for pattern in files for file in Path(place).glob(pattern)
+    )
+    if lacks or len(tokenizer) <= len(
+        tokenizer.all_special_tokens
+    ):  # transformers makes one up where no file is
+        raise LoadError(
+            f"{place} has no tokenizer: save one beside the model with tokenizer.save_pretrained"
+        )
     return tokenizer

@@ -31,7 +31,10 @@ from alti.read.walk import check
 
 LISTED = 40  # tokens in a message
 WINDOW = 16  # batches whose texts explain_all sorts by length
-SENTENCES = ("A clever blend of fact and fiction.", "Nobody expected the second half to drag quite so badly, did they?")
+SENTENCES = (
+    "A clever blend of fact and fiction.",
+    "Nobody expected the second half to drag quite so badly, did they?",
+)
 
 Text = str | tuple[str, str]
 
@@ -65,7 +68,12 @@ class Model:
     """
 
     def __init__(
-        self, model: nn.Module, tokenizer: PreTrainedTokenizerBase | None, *, name: str = "", graphs: bool = False
+        self,
+        model: nn.Module,
+        tokenizer: PreTrainedTokenizerBase | None,
+        *,
+        name: str = "",
+        graphs: bool = False,
     ) -> None:
         family_of(model)
         self.model, self.tokenizer = model, tokenizer
@@ -84,7 +92,9 @@ class Model:
     @cached_property
     def encoder(self) -> Encoder:
         if self.tokenizer is None:
-            raise LoadError(f"{self.name or 'this model'} has no tokenizer, and text cannot be read without one")
+            raise LoadError(
+                f"{self.name or 'this model'} has no tokenizer, and text cannot be read without one"
+            )
         return Encoder(self.model, self.tokenizer)
 
     def explain(
@@ -133,7 +143,9 @@ class Model:
         request = self._request(method, target, against, position, layers, truncate, options)
         return self._explain_all(iter(texts), request, batch_size if self.head.takes_batches else 1)
 
-    def _explain_all(self, texts: Iterator[Text], request: Request, batch_size: int) -> Iterator[Attribution]:
+    def _explain_all(
+        self, texts: Iterator[Text], request: Request, batch_size: int
+    ) -> Iterator[Attribution]:
         """Windows of growing size, so that the first results come soon; sorted by length inside each."""
         largest = 1 if request.layers or batch_size == 1 else WINDOW
         batches = 1
@@ -141,7 +153,9 @@ class Model:
             tasks: list[Task] = []
             wrong: Exception | None = None
             try:
-                tasks.extend(self.task(*_pair(text), request) for text in islice(texts, batches * batch_size))
+                tasks.extend(
+                    self.task(*_pair(text), request) for text in islice(texts, batches * batch_size)
+                )
             except Exception as error:  # raised when its turn comes
                 wrong = error
             yield from self._in_order(tasks, request, batch_size)
@@ -151,7 +165,9 @@ class Model:
                 return
             batches = min(2 * batches, largest)
 
-    def _in_order(self, tasks: list[Task], request: Request, batch_size: int) -> Iterator[Attribution]:
+    def _in_order(
+        self, tasks: list[Task], request: Request, batch_size: int
+    ) -> Iterator[Attribution]:
         """Computed by length, given in the order of the texts."""
         by_length = sorted(range(len(tasks)), key=lambda i: len(tasks[i].encoded.ids))
         done: dict[int, Attribution] = {}
@@ -176,15 +192,28 @@ class Model:
         """Everything that can be wrong before a text is read is wrong here."""
         methods.validate(method, options)
         given = {"target": target, "against": against}
-        index, rival = (self.head.index(self.encoder.tokenizer, value, name) for name, value in given.items())
-        if rival is not None and self.head.kind in ("sequence", "token") and self.head.config.num_labels == 1:
-            raise UsageError(f"against = {against!r} was given, but this model has one output alone: leave it out")
+        index, rival = (
+            self.head.index(self.encoder.tokenizer, value, name) for name, value in given.items()
+        )
+        if (
+            rival is not None
+            and self.head.kind in ("sequence", "token")
+            and self.head.config.num_labels == 1
+        ):
+            raise UsageError(
+                f"against = {against!r} was given, but this model has one output alone: leave it out"
+            )
         if rival is not None and not methods.reads_class(method):
-            raise UsageError(f"{method} is the same for every target, also against {against!r}: use linear or absence")
+            raise UsageError(
+                f"{method} is the same for every target, also against {against!r}: use linear or absence"
+            )
         if rival is not None and rival == index:
             raise UsageError(f"target and against are both {against!r}: name two different ones")
         if target is not None and (why := methods.blind(method, options)):
-            warnings.warn(f"{why}: to see what speaks for {target!r} use absence, linear or alti_logit", stacklevel=3)
+            warnings.warn(
+                f"{why}: to see what speaks for {target!r} use absence, linear or alti_logit",
+                stacklevel=3,
+            )
         return Request(method, index, rival, position, layers, truncate, options)
 
     def task(self, text: str, text_pair: str | None, request: Request) -> Task:
@@ -202,13 +231,19 @@ class Model:
 
     def batch(self, tasks: list[Task], request: Request) -> tuple[Inputs, Target]:
         """Several texts as what a method takes."""
-        multiple = GRAIN if self.recorder and request.method in ABLE and self.head.takes_batches else 1
+        multiple = (
+            GRAIN if self.recorder and request.method in ABLE and self.head.takes_batches else 1
+        )
         inputs = self.encoder.collate([task.encoded for task in tasks], multiple)
         places = [task.position for task in tasks if task.position is not None]
         position = torch.tensor(places, device=inputs.mask.device) if places else None
 
         def chosen(index: int | None) -> Tensor | None:
-            return None if index is None else torch.full_like(inputs.special[:, 0], index, dtype=torch.long)
+            return (
+                None
+                if index is None
+                else torch.full_like(inputs.special[:, 0], index, dtype=torch.long)
+            )
 
         return inputs, Target(chosen(request.index), position, chosen(request.against))
 
@@ -251,16 +286,23 @@ class Model:
         encoded, length = task.encoded, len(task.encoded.ids)
         index, label, probability = None, None, None
         if logits is not None:
-            index, label, probability = self.head.prediction(self.encoder.tokenizer, logits, request.index)
+            index, label, probability = self.head.prediction(
+                self.encoder.tokenizer, logits, request.index
+            )
             extra |= {"value": float(logits[index])} if probability is None else {}
             if request.index is not None:
                 self.head.warn_of_spaces(self.encoder.tokenizer, logits, index)
         if logits is not None and request.against is not None:
             _, rival, _ = self.head.prediction(self.encoder.tokenizer, logits, request.against)
             extra |= {"against": float(request.against)}
-            label = " rather than ".join(name if name == name.strip() else repr(name) for name in (label or "", rival))
+            label = " rather than ".join(
+                name if name == name.strip() else repr(name) for name in (label or "", rival)
+            )
             if index == request.against:
-                warnings.warn(f"the model predicts {rival!r} itself: name a target to explain against it", stacklevel=4)
+                warnings.warn(
+                    f"the model predicts {rival!r} itself: name a target to explain against it",
+                    stacklevel=4,
+                )
         return Attribution(
             text=encoded.text,
             text_pair=encoded.text_pair,
@@ -291,12 +333,22 @@ class Model:
         base = network(self.model).base_model
         config = base.config
         if base.main_input_name == "pixel_values":
-            size = (config.image_size,) * 2 if isinstance(config.image_size, int) else config.image_size
-            noise = torch.randn(1, config.num_channels, *size, generator=torch.Generator().manual_seed(0))
+            size = (
+                (config.image_size,) * 2
+                if isinstance(config.image_size, int)
+                else config.image_size
+            )
+            noise = torch.randn(
+                1, config.num_channels, *size, generator=torch.Generator().manual_seed(0)
+            )
             return check(base, {"pixel_values": noise.to(base.device, base.dtype)})
-        tensors = self.encoder.collate([self.encoder.encode(text, truncate=True) for text in SENTENCES]).tensors
+        tensors = self.encoder.collate(
+            [self.encoder.encode(text, truncate=True) for text in SENTENCES]
+        ).tensors
         if any(site.cross for stack, _ in stacks_of(base) for site in stack.sites):
-            tensors |= {f"decoder_{name}": tensors[name] for name in ("input_ids", "attention_mask")}
+            tensors |= {
+                f"decoder_{name}": tensors[name] for name in ("input_ids", "attention_mask")
+            }
         return check(base, tensors)
 
     def completeness(self) -> float | None:
@@ -334,13 +386,17 @@ class Model:
             torch.inference_mode(False),
             torch.enable_grad(),
             evaluating(self.model),
-            entering(self.model, "embedding", lambda x: x.detach().requires_grad_()),  # weights may be frozen
+            entering(
+                self.model, "embedding", lambda x: x.detach().requires_grad_()
+            ),  # weights may be frozen
         ):
             tensors = {name: tensor.clone() for name, tensor in tensors.items()}
             output = network(self.model)(**tensors, output_hidden_states=True, return_dict=True)
             (slope,) = torch.autograd.grad(output.logits.sum(), output.hidden_states[-1])
         read = slope[0].abs().amax(-1).nonzero().flatten().tolist()
-        if read != ([task.position] if task.position is not None else list(range(len(task.encoded.ids)))):
+        if read != (
+            [task.position] if task.position is not None else list(range(len(task.encoded.ids)))
+        ):
             raise DecompositionError(
                 f"{self.family}: the classifier reads position {', '.join(map(str, read))}, not where pool = "
                 f"{self.head.pool!r} in alti.FAMILIES[{self.family!r}] says"
@@ -412,7 +468,9 @@ def _sentence_on_memory(inputs: Inputs) -> Iterator[None]:
         ) from error
 
 
-def explain(model: nn.Module, tokenizer: PreTrainedTokenizerBase, text: str, *args: Any, **options: Any) -> Attribution:
+def explain(
+    model: nn.Module, tokenizer: PreTrainedTokenizerBase, text: str, *args: Any, **options: Any
+) -> Attribution:
     """Which tokens of a text a prediction rests on, for a model and a tokenizer that you have loaded yourself.
 
     Everything behind `text` is as in `Model.explain`.

@@ -22,7 +22,14 @@ Span = tuple[int, int]
 
 MASKS = ("[MASK]", "<mask>")  # as families write it
 
-_ROLES = ("bos", "eos", "sep", "cls", "pad", "mask")  # tokens that stand for no word; an unknown word is one
+_ROLES = (
+    "bos",
+    "eos",
+    "sep",
+    "cls",
+    "pad",
+    "mask",
+)  # tokens that stand for no word; an unknown word is one
 # fast tokenizers keep the truncation setting inside and do not share
 _tokenizing = held_while_forking(Lock())
 
@@ -56,28 +63,41 @@ class Encoder:
         self.takes_types = "token_type_ids" in signature(inner.forward).parameters
         self.vocabulary = inner.get_input_embeddings().weight.shape[0]
         check_vocabulary(tokenizer, self.vocabulary, inner.config)
-        self.special = {i for role in _ROLES if (i := getattr(tokenizer, f"{role}_token_id", None)) is not None}
+        self.special = {
+            i for role in _ROLES if (i := getattr(tokenizer, f"{role}_token_id", None)) is not None
+        }
         pads = (inner.config.pad_token_id, tokenizer.pad_token_id)
         self.pad = next((pad for pad in pads if pad is not None and pad >= 0), 0)
-        self.limit = tokenizer.model_max_length  # added tokens included; 10**30 where a tokenizer has none
+        self.limit = (
+            tokenizer.model_max_length
+        )  # added tokens included; 10**30 where a tokenizer has none
         if positions := getattr(inner.config, "max_position_embeddings", None):
-            unused = inner.base_model.embeddings.padding_idx + 1 if family_of(inner).offset_positions else 0
+            unused = (
+                inner.base_model.embeddings.padding_idx + 1
+                if family_of(inner).offset_positions
+                else 0
+            )
             self.limit = min(self.limit, positions - unused)
 
     def encode(self, text: str, text_pair: str | None = None, *, truncate: bool = False) -> Encoded:
         """Tokenize one text or pair; what the model cannot take is refused, or cut with truncate=True."""
         for name, given in (("text", text), ("text_pair", text_pair)):
             if not isinstance(given, str) and (given is not None or name == "text"):
-                raise UsageError(f"{name} is {type(given).__name__}, expected a str: for several texts use explain_all")
+                raise UsageError(
+                    f"{name} is {type(given).__name__}, expected a str: for several texts use explain_all"
+                )
             if given is not None and not given.strip():
                 raise UsageError(f"{name} is empty: give at least one word")
             if given is not None and HALF.search(given):
-                raise UsageError(f"{name} {given[:40]!r} is not valid Unicode: read it with the right encoding")
+                raise UsageError(
+                    f"{name} {given[:40]!r} is not valid Unicode: read it with the right encoding"
+                )
         self._warn_of_masks(f"{text} {text_pair or ''}")
         full = self._tokenized(text, text_pair)
         if any(pair == (0, 1) for pair in pairwise(full.segments)):
             warnings.warn(
-                "this tokenizer puts nothing between the two texts: the model reads them as one", stacklevel=3
+                "this tokenizer puts nothing between the two texts: the model reads them as one",
+                stacklevel=3,
             )
         if 0 not in full.segments:
             raise UsageError(f"the tokenizer finds no token in {text!r}: give at least one word")
@@ -103,14 +123,30 @@ class Encoder:
     def _warn_of_masks(self, text: str) -> None:
         """A mask token of another family is read as plain characters."""
         own = self.tokenizer.mask_token
-        if own and own not in text and (other := next((mask for mask in MASKS if mask in text), None)):
-            warnings.warn(f"{other} is plain characters here, no mask token: this tokenizer's is {own}", stacklevel=4)
+        if (
+            own
+            and own not in text
+            and (other := next((mask for mask in MASKS if mask in text), None))
+        ):
+            warnings.warn(
+                f"{other} is plain characters here, no mask token: this tokenizer's is {own}",
+                stacklevel=4,
+            )
 
     def _tokenized(self, text: str, text_pair: str | None, limit: int | None = None) -> Encoded:
-        asked = {"return_offsets_mapping": True, "return_special_tokens_mask": True, "return_attention_mask": False}
+        asked = {
+            "return_offsets_mapping": True,
+            "return_special_tokens_mask": True,
+            "return_attention_mask": False,
+        }
         with _tokenizing:
             found = self.tokenizer(
-                text, text_pair, truncation=limit is not None, max_length=limit, verbose=False, **asked
+                text,
+                text_pair,
+                truncation=limit is not None,
+                max_length=limit,
+                verbose=False,
+                **asked,
             )
         ids = found["input_ids"]
         return Encoded(
@@ -121,7 +157,10 @@ class Encoder:
             self.tokenizer.convert_ids_to_tokens(ids),
             [tuple(span) for span in found["offset_mapping"]],
             [-1 if segment is None else segment for segment in found.sequence_ids()],
-            [bool(a) or i in self.special for a, i in zip(found["special_tokens_mask"], ids, strict=True)],
+            [
+                bool(a) or i in self.special
+                for a, i in zip(found["special_tokens_mask"], ids, strict=True)
+            ],
         )
 
     def types_of(self, ids: list[int]) -> list[int] | None:
@@ -157,7 +196,9 @@ class Encoder:
         length = max(length, min(-(-length // multiple) * multiple, self.limit))
 
         def padded(rows: list[list[int]], fill: int) -> Tensor:
-            return torch.tensor([row + [fill] * (length - len(row)) for row in rows], device=self.model.device)
+            return torch.tensor(
+                [row + [fill] * (length - len(row)) for row in rows], device=self.model.device
+            )
 
         tensors = {
             "input_ids": padded([text.ids for text in texts], self.pad),
@@ -223,7 +264,11 @@ def _cut(full: Encoded, kept: Encoded, *, left: bool) -> tuple[str, ...]:
     """What a shorter encoding lost of each text, at its end or (left) at its start."""
     lost: list[str] = []
     for segment, text in enumerate((full.text, full.text_pair or "")):
-        spans = [span for owner, span in zip(full.segments, full.offsets, strict=True) if owner == segment]
+        spans = [
+            span
+            for owner, span in zip(full.segments, full.offsets, strict=True)
+            if owner == segment
+        ]
         missing = len(spans) - kept.segments.count(segment)
         if missing:
             gone = spans[:missing] if left else spans[-missing:]

@@ -9,7 +9,9 @@ from torch import Tensor
 
 Span = tuple[int, int]
 
-HALF = re.compile("[\ud800-\udfff]")  # of a character: JSON and a wrong encoding leave them, no tokenizer takes them
+HALF = re.compile(
+    "[\ud800-\udfff]"
+)  # of a character: JSON and a wrong encoding leave them, no tokenizer takes them
 
 _UNSPACED = (  # Thai and Lao, Burmese, Khmer, kana and Chinese characters: no spaces between words
     range(0x0E00, 0x0F00), range(0x1000, 0x10A0), range(0x1780, 0x1800), range(0x3040, 0x3100), range(0x3400, 0xA000),
@@ -20,7 +22,9 @@ _UNSPACED = (  # Thai and Lao, Burmese, Khmer, kana and Chinese characters: no s
 _WORD = re.compile(r"u|[ld](?:[ldj]|a(?=[ld])|(?<=d)o(?=d))*|[aopj]+")
 
 
-def group(text: str, tokens: Mapping[int, Span], special: Iterable[Span] = ()) -> list[tuple[Span, list[int]]]:
+def group(
+    text: str, tokens: Mapping[int, Span], special: Iterable[Span] = ()
+) -> list[tuple[Span, list[int]]]:
     """Each word's characters and its tokens, in the order of the text; words that share a token are one word.
 
     `special` are the characters of special tokens in the text, like [MASK]: they belong to no word.

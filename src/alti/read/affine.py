@@ -23,7 +23,9 @@ def projection(module: nn.Module, x: Tensor, dtype: torch.dtype | None) -> tuple
         weight = weight.T if type(module) is nn.Linear else weight
         bias = torch.zeros_like(weight[0]) if bias is None else bias
         return weight.to(dtype=dtype), bias.to(dtype=dtype)
-    dtype = dtype or torch.promote_types(x.dtype, torch.float32)  # a difference of two answers is not one of them
+    dtype = dtype or torch.promote_types(
+        x.dtype, torch.float32
+    )  # a difference of two answers is not one of them
     eye = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
     bias = module(torch.zeros_like(eye[:1])).to(dtype=dtype)[0]
     return module(eye).to(dtype=dtype) - bias, bias
@@ -46,16 +48,24 @@ def norm(module: nn.Module, x: Tensor, y: Tensor) -> Norm:
     """A norm that has just mapped x to y; computed in their dtype."""
     dtype = x.dtype
     if type(module) is nn.LayerNorm:
-        gain = torch.ones_like(x[0, 0]) if module.weight is None else module.weight.detach().to(dtype)
+        gain = (
+            torch.ones_like(x[0, 0]) if module.weight is None else module.weight.detach().to(dtype)
+        )
         shift = torch.zeros_like(gain) if module.bias is None else module.bias.detach().to(dtype)
-        scale = torch.native_layer_norm(x, x.shape[-1:], None, None, module.eps)[2][..., 0]  # (var + eps).rsqrt()
+        scale = torch.native_layer_norm(x, x.shape[-1:], None, None, module.eps)[2][
+            ..., 0
+        ]  # (var + eps).rsqrt()
         return Norm(gain, shift, scale, centred=True)
     gain, shift, centred = _probe(module, x)
     found = Norm(gain, shift, x[..., 0], centred)
-    direction = found.linear(x)  # y − shift is this, times 1 / std: no need to know where the module keeps its eps
+    direction = found.linear(
+        x
+    )  # y − shift is this, times 1 / std: no need to know where the module keeps its eps
     length = direction.square().sum(-1)
     scale = ((y - shift) * direction).sum(-1) / length
-    scale = scale.where(length > 0, 1)  # of a vector that is 0 any number is right, and 0 could not be divided by
+    scale = scale.where(
+        length > 0, 1
+    )  # of a vector that is 0 any number is right, and 0 could not be divided by
     return Norm(gain, shift, scale, centred)
 
 
@@ -74,7 +84,11 @@ def _probe(module: nn.Module, x: Tensor) -> tuple[Tensor, Tensor, bool]:
 
     shift, constant = answer(0 * sign), answer(torch.full_like(sign, PROBE))
     rolled = sign.roll(1)
-    gain = torch.where(sign != 0, (answer(PROBE * sign) - shift) * sign, (answer(PROBE * rolled) - shift) * rolled)
+    gain = torch.where(
+        sign != 0, (answer(PROBE * sign) - shift) * sign, (answer(PROBE * rolled) - shift) * rolled
+    )
     gain = gain * sign.square().mean().sqrt().to(dtype)
-    centred = settled((constant - shift).abs().max() < 0.01 * gain.abs().max())  # a constant has no deviation
+    centred = settled(
+        (constant - shift).abs().max() < 0.01 * gain.abs().max()
+    )  # a constant has no deviation
     return gain, shift, centred

@@ -54,7 +54,9 @@ def unheard() -> Iterator[None]:
 def overhearing(model: nn.Module, listener: Listener) -> Iterator[None]:
     """Evaluation mode, with attention told to `listener`; everything is as before afterwards."""
     with evaluating(model) as modules:
-        found = (vars(module).get("config") for module in modules)  # getattr searches each module in vain
+        found = (
+            vars(module).get("config") for module in modules
+        )  # getattr searches each module in vain
         configs = {id(config): config for config in found if isinstance(config, PreTrainedConfig)}
         before = [(config, config._attn_implementation_internal) for config in configs.values()]
         token = _listener.set(listener)
@@ -75,7 +77,13 @@ def _overheard(before: str | None) -> str:
         return before
 
     def attention(
-        module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, *args: Any, **kwargs: Any
+        module: nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attention_mask: Any,
+        *args: Any,
+        **kwargs: Any,
     ) -> Any:
         eager, listener = _eager(module), _listener.get()
         if listener is None:
@@ -85,7 +93,10 @@ def _overheard(before: str | None) -> str:
         attention_mask, blind = _meant(attention_mask, before, query.dtype)
         output, probs = eager(module, query, key, value, attention_mask, *args, **kwargs)
         if blind is not None:
-            output, probs = output.masked_fill(blind.transpose(1, 2), 0), probs.masked_fill(blind, 0)
+            output, probs = (
+                output.masked_fill(blind.transpose(1, 2), 0),
+                probs.masked_fill(blind, 0),
+            )
         groups = probs.shape[1] // value.shape[1]  # heads that share a key and a value
         listener.hear(probs, value if groups == 1 else value.repeat_interleave(groups, dim=1))
         return output, probs
@@ -93,7 +104,9 @@ def _overheard(before: str | None) -> str:
     def mask(*args: Any, **kwargs: Any) -> Any:
         if _listener.get() is None and before in ALL_MASK_ATTENTION_FUNCTIONS:
             return ALL_MASK_ATTENTION_FUNCTIONS[before](*args, **kwargs)
-        shown = ALL_MASK_ATTENTION_FUNCTIONS["sdpa"](*args, **{**kwargs, "allow_is_causal_skip": False})
+        shown = ALL_MASK_ATTENTION_FUNCTIONS["sdpa"](
+            *args, **{**kwargs, "allow_is_causal_skip": False}
+        )
         if shown is None or (not capturing() and shown.all()):
             return None  # nothing is masked: spares every layer an addition of its size
         return _added(shown, kwargs.get("dtype", torch.float32))
@@ -114,7 +127,9 @@ def _added(shown: Tensor, dtype: torch.dtype) -> Tensor:
     return added.masked_fill_(~shown.any(-1, keepdim=True), lowest)
 
 
-def _meant(mask: Any, implementation: str | None, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
+def _meant(
+    mask: Any, implementation: str | None, dtype: torch.dtype
+) -> tuple[Tensor | None, Tensor | None]:
     """A mask as eager attention takes it, and its rows without a key [B, H, T, 1] where it may have some.
 
     A mask of four dimensions reaches attention as the user gave it. All implementations but eager take booleans, for
@@ -133,7 +148,11 @@ def _eager(module: nn.Module) -> Callable[..., tuple[Tensor, Tensor]]:
     """The eager attention of the file that a module's class was written in."""
     for cls in type(module).__mro__:
         file = sys.modules.get(cls.__module__)
-        eager: Callable[..., tuple[Tensor, Tensor]] | None = getattr(file, "eager_attention_forward", None)
+        eager: Callable[..., tuple[Tensor, Tensor]] | None = getattr(
+            file, "eager_attention_forward", None
+        )
         if eager is not None:
             return eager
-    raise UnsupportedModelError(f"{type(module).__name__} has no eager attention whose probabilities could be read")
+    raise UnsupportedModelError(
+        f"{type(module).__name__} has no eager attention whose probabilities could be read"
+    )

@@ -20,7 +20,9 @@ class Block:
     residual: Tensor  # [B, T, D]
     bias: Tensor  # [B, T, D]
     output: Tensor  # [B, T, D]  what the model really computed, never our own sum
-    cross: bool = False  # sources are another sequence: the residual is a column of its own, not the diagonal
+    cross: bool = (
+        False  # sources are another sequence: the residual is a column of its own, not the diagonal
+    )
     mask: Tensor | None = None  # [B, T]  False at padding; None: every position is real
     own: Tensor | None = None  # [B, T]  the column of each row's own token; None: row i is token i
 
@@ -36,14 +38,18 @@ class Block:
     def own_columns(self) -> Tensor:  # [B, T]
         if self.own is not None:
             return self.own
-        return torch.arange(self.attn.shape[2], device=self.attn.device).expand(self.attn.shape[0], -1)
+        return torch.arange(self.attn.shape[2], device=self.attn.device).expand(
+            self.attn.shape[0], -1
+        )
 
     def rows(self, positions: Tensor) -> "Block":  # [B, n]
         """The same block for some of its target rows: `contributions` of it are these rows of the whole."""
         at = torch.arange(len(positions), device=positions.device)[:, None], positions
 
         def some(x: Tensor) -> Tensor:
-            return x[:, positions[0]] if len(x) == len(positions) == 1 else x[at]  # of one text faster
+            return (
+                x[:, positions[0]] if len(x) == len(positions) == 1 else x[at]
+            )  # of one text faster
 
         return replace(
             self,

@@ -21,7 +21,9 @@ def rounding_of(dtype: torch.dtype) -> float:
     return 8 * torch.finfo(dtype).eps / LIMITS.get(dtype, 1.0)
 
 
-def spread(mask: Tensor | None, shape: torch.Size, device: torch.device, count: int | None) -> Tensor:
+def spread(
+    mask: Tensor | None, shape: torch.Size, device: torch.device, count: int | None
+) -> Tensor:
     """Positions spread evenly over each text, its last one among them; `count` in all, or every one: [B, n]."""
     batch, targets = shape
     if count is None or batch * targets <= count:
@@ -35,7 +37,9 @@ def spread(mask: Tensor | None, shape: torch.Size, device: torch.device, count: 
     return torch.searchsorted(real, -(-wanted // count))
 
 
-def errors(block: Block, positions: Tensor, branch: tuple[Tensor, torch.dtype] | None = None) -> Tensor:
+def errors(
+    block: Block, positions: Tensor, branch: tuple[Tensor, torch.dtype] | None = None
+) -> Tensor:
     """max|Δ| / max|y| at some positions, 0 at padding: [B, n].
 
     A branch that is added to its residual and no more can be small beside it. Given what it computed, and the dtype
@@ -43,9 +47,13 @@ def errors(block: Block, positions: Tensor, branch: tuple[Tensor, torch.dtype] |
     """
     rounding = 0.0 if branch is None else rounding_of(branch[1])
     if fused := fused_for(block.attn.device, block.attn.dtype):
-        found: Tensor = fused.errors(block, positions, None if branch is None else branch[0], rounding)
+        found: Tensor = fused.errors(
+            block, positions, None if branch is None else branch[0], rounding
+        )
         return found
-    some = block if positions.shape[1] == block.attn.shape[2] else block.rows(positions)  # all, in their order
+    some = (
+        block if positions.shape[1] == block.attn.shape[2] else block.rows(positions)
+    )  # all, in their order
     if branch is None:
         return relative(some.rebuilt(), some.output, some.mask)
     at = torch.arange(len(positions), device=positions.device)[:, None], positions
@@ -59,7 +67,9 @@ def _largest(x: Tensor) -> Tensor:
     return x.abs().amax(-1)  # a seventh of the time of torch.linalg.vector_norm
 
 
-def relative(found: Tensor, real: Tensor, mask: Tensor | None, size: Tensor | None = None) -> Tensor:
+def relative(
+    found: Tensor, real: Tensor, mask: Tensor | None, size: Tensor | None = None
+) -> Tensor:
     """max|Δ| / max|y| of vectors [B, n, D], 0 at padding: [B, n]; `size` stands in for max|y|."""
     size = _largest(real.to(found)) if size is None else size
     error: Tensor = _largest(found - real) / size.clamp_min(torch.finfo(found.dtype).tiny)

@@ -15,7 +15,9 @@ def works(module: str, device: torch.device, dtype: torch.dtype) -> bool:
         getattr(import_module(module), "ready", lambda device, dtype: None)(device, dtype)
     except Exception as error:  # not installed, or of no use on this processor
         name = module.rpartition(".")[2]
-        warnings.warn(f"the {name} kernel does not work here ({error}): using a slower one", stacklevel=2)
+        warnings.warn(
+            f"the {name} kernel does not work here ({error}): using a slower one", stacklevel=2
+        )
         return False
     return True
 

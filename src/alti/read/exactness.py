@@ -23,7 +23,11 @@ from alti.read.modules import call, evaluating, network, stacks_of
 
 OUTPUT_LIMIT = 1e-5  # at least: the softmax of many float64 models is a float32 one
 LAYERS = 10  # a forward pass may be wrong by so much more than a block: every layer rounds
-LAST = ("last_hidden_state", "encoder_last_hidden_state", "logits")  # of an output, one vector a position
+LAST = (
+    "last_hidden_state",
+    "encoder_last_hidden_state",
+    "logits",
+)  # of an output, one vector a position
 
 
 def untouched(model: nn.Module, inputs: Mapping[str, Any]) -> Any:
@@ -139,7 +143,12 @@ class _Follower:
     # ---- what happens, in the order in which it does
 
     def _start(
-        self, number: int, stack: Stack, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        number: int,
+        stack: Stack,
+        layer: nn.Module,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         x = args[0] if args else kwargs["hidden_states"]
         decoder = self.model.config.is_encoder_decoder and any(site.cross for site in stack.sites)
@@ -155,7 +164,9 @@ class _Follower:
     def receive(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values [B, H, T, d] of attention, before it is computed."""
         for name, x in (("queries", query), ("keys", key), ("values", value)):
-            self._next(x.transpose(1, 2).flatten(2), "reads", f"the {name} of layer {self.layer - 1}")
+            self._next(
+                x.transpose(1, 2).flatten(2), "reads", f"the {name} of layer {self.layer - 1}"
+            )
         return query, key, value
 
     def hear(self, probs: Tensor, value: Tensor) -> None:
@@ -180,7 +191,9 @@ class _Follower:
         for name in LAST:
             vectors = getattr(output, name, None)
             if isinstance(vectors, Tensor) and vectors.dim() == 3:
-                decoder = self.model.config.is_encoder_decoder and name != "encoder_last_hidden_state"
+                decoder = (
+                    self.model.config.is_encoder_decoder and name != "encoder_last_hidden_state"
+                )
                 self.mask = padding_mask(self.inputs, decoder, vectors)
                 self._next(vectors, "ends", "what comes out of the last layer")
 
@@ -245,7 +258,9 @@ class _Everywhere:
 
     def __init__(self, follower: _Follower) -> None:
         self.follower = follower
-        self.moved: Tensor | None = None  # [B, T, D]  by how much the sum of residual and attention has moved
+        self.moved: Tensor | None = (
+            None  # [B, T, D]  by how much the sum of residual and attention has moved
+        )
         self.held = False  # the answer of the `then` that reads that sum
 
     def arrives(self, x: Tensor, clean: Tensor, what: str, first: bool) -> Tensor:
@@ -260,7 +275,9 @@ class _Everywhere:
     def ends(self, x: Tensor, clean: Tensor, what: str, first: bool) -> Tensor:
         still = (x == clean).all(-1) & self.follower.real(x)  # [B, T]
         changed = None if self.moved is None else (self.moved != 0).any(-1)
-        if changed is not None and changed.numel() == still.numel():  # a branch may be multiplied by 0
+        if (
+            changed is not None and changed.numel() == still.numel()
+        ):  # a branch may be multiplied by 0
             still &= changed.reshape_as(still)
         if bool(still.any()):
             raise DecompositionError(

@@ -61,26 +61,40 @@ class Messages:
         Σ_j a_j v_j = z becomes (z − a_j v_j) / (1 − a_j), so a_j (v_j − z) / (1 − a_j) is lost.
         """
         heads = self._heads(gradient)
-        apart = heads @ self.value.transpose(-1, -2) - (heads * self._heads(self.mixed.detach())).sum(-1, keepdim=True)
+        apart = heads @ self.value.transpose(-1, -2) - (
+            heads * self._heads(self.mixed.detach())
+        ).sum(-1, keepdim=True)
         shares = self.attn / (1 - self.attn).clamp_min(ALONE)
-        return (apart * shares.masked_fill(self.attn == 1, 0)).sum(1)  # nobody could take the place of an only source
+        return (apart * shares.masked_fill(self.attn == 1, 0)).sum(
+            1
+        )  # nobody could take the place of an only source
 
     def _heads(self, x: Tensor) -> Tensor:
         """[B, T, H·d] -> [B, H, T, d]"""
-        return x.to(self.value).reshape(len(self.attn), -1, *self.attn.shape[1:2], self.value.shape[-1]).transpose(1, 2)
+        return (
+            x.to(self.value)
+            .reshape(len(self.attn), -1, *self.attn.shape[1:2], self.value.shape[-1])
+            .transpose(1, 2)
+        )
 
 
 @dataclass(slots=True)
 class View:
     """One forward pass seen as linear."""
 
-    start: Tensor = field(default_factory=lambda: torch.empty(0))  # [B, T, D]  what enters the first layer
-    messages: list[Messages] = field(default_factory=list)  # in the order in which the model computed them
+    start: Tensor = field(
+        default_factory=lambda: torch.empty(0)
+    )  # [B, T, D]  what enters the first layer
+    messages: list[Messages] = field(
+        default_factory=list
+    )  # in the order in which the model computed them
     output: Any = None  # the model's own, in the graph
     biases: list[Tensor] | None = None  # all of the model's; None where some are frozen
 
 
-def linear_view(model: nn.Module, inputs: Mapping[str, Any], *, value: float = 1.0, response: float = 0.0) -> View:
+def linear_view(
+    model: nn.Module, inputs: Mapping[str, Any], *, value: float = 1.0, response: float = 0.0
+) -> View:
     """Run the model once; gradients of the view's output are those of the linear map.
 
     The model is left as it was, also after an exception.
@@ -99,7 +113,9 @@ def linear_view(model: nn.Module, inputs: Mapping[str, Any], *, value: float = 1
     return reader.view
 
 
-def completeness(model: nn.Module, inputs: Mapping[str, Any], target: Callable[[Any], Tensor]) -> Tensor:
+def completeness(
+    model: nn.Module, inputs: Mapping[str, Any], target: Callable[[Any], Tensor]
+) -> Tensor:
     """How much of each target [B] the linear view cannot account for, relative to the largest part: [B].
 
     `target` maps the model's output to one number per text.
@@ -130,13 +146,17 @@ def gap(value: Tensor, parts: Iterable[tuple[Tensor | None, Tensor]], least: flo
     found = [(slope * vector).detach().sum(-1) for slope, vector in parts if slope is not None]
     value = value.detach().to(found[0])
     size = torch.stack([value.abs(), *(part.abs().amax() for part in found)]).amax()
-    return (value - sum(part.sum() for part in found)).abs() / size.clamp_min(max(least, torch.finfo(size.dtype).tiny))
+    return (value - sum(part.sum() for part in found)).abs() / size.clamp_min(
+        max(least, torch.finfo(size.dtype).tiny)
+    )
 
 
 def require_complete(missing: Tensor, model: nn.Module) -> None:
     """Raise where too much of a prediction is not made up of vectors and biases."""
     inner = network(model)
-    limit = max(LIMITS.get(inner.dtype, LIMITS[torch.bfloat16]), 10 * FLOAT32_NORM_LIMIT)  # a rounding at every norm
+    limit = max(
+        LIMITS.get(inner.dtype, LIMITS[torch.bfloat16]), 10 * FLOAT32_NORM_LIMIT
+    )  # a rounding at every norm
     if not missing <= limit:
         raise DecompositionError(
             f"{inner.config.model_type}: the linear view leaves {float(missing):.1e} of a prediction unexplained, over "
@@ -166,7 +186,9 @@ def entering(model: nn.Module, at: Point, change: Callable[[Tensor], Tensor]) ->
         return args, {**kwargs, "hidden_states": first(kwargs["hidden_states"])}
 
     if at == "word":
-        handle = inner.get_input_embeddings().register_forward_hook(lambda module, args, output: first(output))
+        handle = inner.get_input_embeddings().register_forward_hook(
+            lambda module, args, output: first(output)
+        )
     else:
         handle = stacks_of(inner)[0][1][0].register_forward_pre_hook(before, with_kwargs=True)
     try:
@@ -185,7 +207,12 @@ class _Reader:
         self.attention: tuple[Tensor, Tensor] | None = None
 
     def watch(self) -> Iterator[RemovableHandle]:
-        inside = {id(m) for _, layers in stacks_of(self.model) for layer in layers for m in layer.modules()}
+        inside = {
+            id(m)
+            for _, layers in stacks_of(self.model)
+            for layer in layers
+            for m in layer.modules()
+        }
         for module in self.model.modules():
             if next(module.children(), None) is None:
                 kind = type(module).__name__
@@ -193,7 +220,9 @@ class _Reader:
                     yield module.register_forward_hook(self._mine(_straight_norm))
                 elif ACTIVATION.search(kind) and next(module.parameters(), None) is None:
                     gate = self.gated and id(module) in inside
-                    yield module.register_forward_hook(self._mine(_constant if gate else _straight_activation))
+                    yield module.register_forward_hook(
+                        self._mine(_constant if gate else _straight_activation)
+                    )
         for stack, layers in stacks_of(self.model):
             for layer in layers:
                 for site in stack.sites:
@@ -204,7 +233,9 @@ class _Reader:
 
     def _attention(self, site: Site, layer: nn.Module) -> Iterator[RemovableHandle]:
         if site.probs and site.value:
-            yield layer.get_submodule(site.value).register_forward_hook(self._mine(partial(self._value, site)))
+            yield layer.get_submodule(site.value).register_forward_hook(
+                self._mine(partial(self._value, site))
+            )
             yield layer.get_submodule(site.probs).register_forward_hook(self._mine(self._probs))
         yield layer.get_submodule(site.out).register_forward_pre_hook(self._mine(self._mixed))
 
@@ -223,7 +254,9 @@ class _Reader:
         (part, parts), heads = site.value_part, self.model.config.num_attention_heads
         split = output.reshape(*output.shape[:2], heads, parts, -1)
         self.attention = torch.empty(0), split[..., part, :].detach().transpose(1, 2)
-        split = torch.stack([_faded(x, self.value) if i == part else x for i, x in enumerate(split.unbind(-2))], -2)
+        split = torch.stack(
+            [_faded(x, self.value) if i == part else x for i, x in enumerate(split.unbind(-2))], -2
+        )
         return split.reshape(output.shape)
 
     def _probs(self, module: nn.Module, args: Any, output: Tensor) -> Tensor:
@@ -233,7 +266,9 @@ class _Reader:
 
     def _mixed(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         if self.attention is None:
-            raise UnsupportedModelError(f"{type(module).__name__} was called before any attention was overheard")
+            raise UnsupportedModelError(
+                f"{type(module).__name__} was called before any attention was overheard"
+            )
         attn, value = self.attention
         self.attention = None
         dtype = torch.promote_types(attn.dtype, torch.float32)
@@ -243,18 +278,28 @@ class _Reader:
 class _StraightFunctions(TorchFunctionMode):
     """Activations that a model calls as functions."""
 
-    def __torch_function__(self, function: Function, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, function: Function, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         kwargs = dict(kwargs or {})
-        if function not in ACTIVATIONS or not isinstance(args[0], Tensor) or not args[0].requires_grad:
+        if (
+            function not in ACTIVATIONS
+            or not isinstance(args[0], Tensor)
+            or not args[0].requires_grad
+        ):
             return function(*args, **kwargs)
         if "inplace" in kwargs:
             kwargs["inplace"] = False  # what comes in is needed
-        return _straight(args[0], function(*args, **kwargs), lambda x: function(x, *args[1:], **kwargs))
+        return _straight(
+            args[0], function(*args, **kwargs), lambda x: function(x, *args[1:], **kwargs)
+        )
 
 
 def _faded(x: Tensor, factor: float) -> Tensor:
     """The same numbers; gradients are multiplied by a factor on their way back."""
-    return x if factor == 1 else x.detach() if factor == 0 else x.detach() + factor * (x - x.detach())
+    return (
+        x if factor == 1 else x.detach() if factor == 0 else x.detach() + factor * (x - x.detach())
+    )
 
 
 def _constant(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:

@@ -57,7 +57,10 @@ def family_named(name: str, config: Mapping[str, Any]) -> Family:
 def stacks_of(model: nn.Module) -> list[tuple[Stack, list[nn.Module]]]:
     """The stacks that a model has, each with its layers."""
     inner = network(model)
-    found = [(stack, list(_layers(inner.base_model, stack.blocks.split(".")))) for stack in family_of(inner).stacks]
+    found = [
+        (stack, list(_layers(inner.base_model, stack.blocks.split("."))))
+        for stack in family_of(inner).stacks
+    ]
     return [(stack, layers) for stack, layers in found if layers and _applies(stack, inner.config)]
 
 

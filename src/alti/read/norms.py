@@ -26,8 +26,12 @@ class Call(NamedTuple):
 
 def carried(block: Block, call: Call) -> Block:
     """A block carried through a norm that read its output, or its output plus a feed-forward layer's."""
-    if (fused := fused_for(block.attn.device, block.attn.dtype)) and type(call.module) is nn.LayerNorm:
-        found: Block = fused.carried(block, call.module, call.input, call.output, added=not _same(block, call))
+    if (fused := fused_for(block.attn.device, block.attn.dtype)) and type(
+        call.module
+    ) is nn.LayerNorm:
+        found: Block = fused.carried(
+            block, call.module, call.input, call.output, added=not _same(block, call)
+        )
         return found
     dtype, shape = block.output.dtype, block.output.shape
     x, y = (tensor.to(dtype).reshape(shape) for tensor in (call.input, call.output))

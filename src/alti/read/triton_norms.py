@@ -28,11 +28,16 @@ def _carry_weight(w_ptr, gain_ptr, out_ptr, tile, K, D, w_k, w_o, GAIN: tl.const
     total = tl.zeros([ROWS], dtype=tl.float32)
     for start in range(0, D, CHUNK):
         o = start + tl.arange(0, CHUNK)[None, :]
-        total += tl.sum(tl.load(w_row + o.to(tl.int64) * w_o, mask=rows & (o < D), other=0.0).to(tl.float32), 1)
+        total += tl.sum(
+            tl.load(w_row + o.to(tl.int64) * w_o, mask=rows & (o < D), other=0.0).to(tl.float32), 1
+        )
     mean = (total / D)[:, None]
     for start in range(0, D, CHUNK):
         o = start + tl.arange(0, CHUNK)[None, :]
-        w = tl.load(w_row + o.to(tl.int64) * w_o, mask=rows & (o < D), other=0.0).to(tl.float32) - mean
+        w = (
+            tl.load(w_row + o.to(tl.int64) * w_o, mask=rows & (o < D), other=0.0).to(tl.float32)
+            - mean
+        )
         if GAIN:
             w *= tl.load(gain_ptr + o, mask=o < D, other=0.0).to(tl.float32)
         tl.store(out_ptr + k[:, None].to(tl.int64) * D + o, w, mask=rows & (o < D))
@@ -150,7 +155,10 @@ def _compare(
             own_size = tl.maximum(own_size, tl.max(_size(own), 0))
         found += _row(r_ptr + b * r_b + i * r_t, d, inside)
         y = _row(y_ptr + b * y_b + i * y_t, d, inside)
-        off, size = tl.maximum(off, tl.max(_size(found - y), 0)), tl.maximum(size, tl.max(_size(y), 0))
+        off, size = (
+            tl.maximum(off, tl.max(_size(found - y), 0)),
+            tl.maximum(size, tl.max(_size(y), 0)),
+        )
     if BRANCH:
         size = tl.minimum(size, tl.maximum(own_size, rounding * size))
     error = tl.div_rn(off, tl.maximum(size, 1.2e-38))
@@ -179,19 +187,35 @@ def carried(block: Block, module: nn.LayerNorm, x: Tensor, y: Tensor, *, added: 
             module.eps, *flat.stride(), 0 if alike[1] else 1, 0 if alike[0] else width, gain is not None,
             shift is not None, added, widen, ROWS, CHUNK,
         )  # fmt: skip
-    return replace(block, weight=weight, scale=scale, residual=parts[0], bias=parts[1], output=parts[2] if widen else y)
+    return replace(
+        block,
+        weight=weight,
+        scale=scale,
+        residual=parts[0],
+        bias=parts[1],
+        output=parts[2] if widen else y,
+    )
 
 
 def errors(block: Block, positions: Tensor, branch: Tensor | None, rounding: float) -> Tensor:
     """`comparing.errors`, with what rounding of the whole allows its branch."""
-    (batch, heads, _, sources), (_, count), width = block.attn.shape, positions.shape, block.value.shape[-1]
+    (batch, heads, _, sources), (_, count), width = (
+        block.attn.shape,
+        positions.shape,
+        block.value.shape[-1],
+    )
     most = max(1, PARTS // (batch * heads * block.output.shape[-1]))
     if count > most:
-        return torch.cat([errors(block, some, branch, rounding) for some in positions.split(most, 1)], dim=1)
+        return torch.cat(
+            [errors(block, some, branch, rounding) for some in positions.split(most, 1)], dim=1
+        )
     r, bias, y = (lined(tensor) for tensor in (block.residual, block.bias, block.output))
     own = y if branch is None else lined(branch)
     mask = block.scale if block.mask is None else block.mask
-    parts, found = block.scale.new_empty(batch * count, heads, y.shape[-1]), block.scale.new_empty(batch, count)
+    parts, found = (
+        block.scale.new_empty(batch * count, heads, y.shape[-1]),
+        block.scale.new_empty(batch, count),
+    )
     with torch.cuda.device(y.device):
         _mix[batch * count, heads](
             block.attn, block.value, block.weight, positions, parts, sources, y.shape[-1], width, count,
@@ -217,7 +241,11 @@ def power_of_2(number: int) -> int:
 
 
 def _packed(tensor: Tensor, shape: torch.Size) -> Tensor:
-    return tensor if tensor.shape == shape and tensor.is_contiguous() else tensor.reshape(shape).contiguous()
+    return (
+        tensor
+        if tensor.shape == shape and tensor.is_contiguous()
+        else tensor.reshape(shape).contiguous()
+    )
 
 
 def lined(tensor: Tensor) -> Tensor:

@@ -33,7 +33,9 @@ Report = Callable[[Block, Tensor], None]
 COMPARED = 16  # positions at which `walk` compares, at least one of each text; a wrong entry is wrong at every one
 
 
-def walk(model: nn.Module, inputs: Mapping[str, Any], visit: Visit, *, through: Through = None) -> Any:
+def walk(
+    model: nn.Module, inputs: Mapping[str, Any], visit: Visit, *, through: Through = None
+) -> Any:
     """Run the model once, hand each attention block to `visit` as soon as it is complete, return the model's output.
 
     Every block is rebuilt from its parts and compared with what the model computed, at 16 positions; a difference
@@ -66,12 +68,22 @@ def check(model: nn.Module, inputs: Mapping[str, Any], *, through: Through = Non
     return found
 
 
-def _walk(model: nn.Module, inputs: Mapping[str, Any], report: Report, through: Through, compared: int | None) -> Any:
+def _walk(
+    model: nn.Module,
+    inputs: Mapping[str, Any],
+    report: Report,
+    through: Through,
+    compared: int | None,
+) -> Any:
     if through not in (None, "ffn"):
-        raise UsageError(f"through = {through!r} is not known: give 'ffn' for the second norm, or None")
+        raise UsageError(
+            f"through = {through!r} is not known: give 'ffn' for the second norm, or None"
+        )
     inner = network(model)
     reader = _Reader(inner, inputs, report, through, compared)
-    exact = torch.autocast(inner.device.type, enabled=False)  # else our own products would be rounded too
+    exact = torch.autocast(
+        inner.device.type, enabled=False
+    )  # else our own products would be rounded too
     with torch.no_grad(), exact, overhearing(inner, reader), ExitStack() as hooks:
         for stack, layers in reader.stacks:
             for layer in layers:
@@ -96,11 +108,15 @@ class _Reader:
         self.name, self.config, self.inputs = model.config.model_type, model.config, inputs
         self.report, self.through, self.compared, self.count = report, through, compared, 0
         self.stacks = stacks_of(model)
-        self.attention: tuple[Tensor, Tensor] | None = None  # overheard, and not yet part of a block
+        self.attention: tuple[Tensor, Tensor] | None = (
+            None  # overheard, and not yet part of a block
+        )
         self.calls: dict[str, Call] = {}  # of the site now being computed, by field of Site
         self.layer: nn.Module | None = None  # that runs now
         self.x = torch.empty(0)  # the residual of that site
-        self.masks: dict[str, Tensor | None] = {}  # by name of the input; None where nothing is padded
+        self.masks: dict[
+            str, Tensor | None
+        ] = {}  # by name of the input; None where nothing is padded
         self.samples: dict[Any, tuple[Tensor, Tensor]] = {}  # where blocks of a shape are compared
         self.constants: dict[Any, Tensor] = {}
         self.pending: Block | None = None  # waits for the second norm
@@ -124,7 +140,10 @@ class _Reader:
 
         yield layer.register_forward_pre_hook(self._start, with_kwargs=True)
         for site in stack.sites:
-            modules = {field: self._module(layer, site, field, path) for field, path in site.paths().items()}
+            modules = {
+                field: self._module(layer, site, field, path)
+                for field, path in site.paths().items()
+            }
             complete = mine(partial(self._complete, stack, site))
             for field in modules.keys() - {"then"}:
                 yield modules[field].register_forward_hook(mine(partial(self._keep, field)))
@@ -135,7 +154,9 @@ class _Reader:
             elif site.parallel:
                 yield layer.register_forward_hook(complete)
             else:
-                raise self._wrong(site, "has none of norm, then and parallel to say where the residual sum ends")
+                raise self._wrong(
+                    site, "has none of norm, then and parallel to say where the residual sum ends"
+                )
             if site.ffn_norm and self.through:
                 yield layer.register_forward_hook(mine(partial(self._carry, site)))
 
@@ -143,7 +164,9 @@ class _Reader:
         try:
             return layer.get_submodule(path)
         except AttributeError:
-            raise self._wrong(site, f"names {field} = {path!r}, which {type(layer).__name__} does not have") from None
+            raise self._wrong(
+                site, f"names {field} = {path!r}, which {type(layer).__name__} does not have"
+            ) from None
 
     def _start(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if listens(self):
@@ -164,13 +187,17 @@ class _Reader:
             )
         self.attention = probs, value
 
-    def _complete(self, stack: Stack, site: Site, module: nn.Module, args: Any, output: Any = None) -> None:
+    def _complete(
+        self, stack: Stack, site: Site, module: nn.Module, args: Any, output: Any = None
+    ) -> None:
         """The residual sum of a site was formed: build its block, compare it, report it."""
         attention = self._claim(site)
         x = self.calls["residual"].output if site.residual else self.x
         total = x + self.calls["out"].output if site.parallel else args[0]
         if total.numel() != x.numel():
-            raise self._wrong(site, f"ends in a tensor of {[*total.shape]}, while the residual is {[*x.shape]}")
+            raise self._wrong(
+                site, f"ends in a tensor of {[*total.shape]}, while the residual is {[*x.shape]}"
+            )
         total = total.reshape_as(x)  # OPT flattens the batch
         mask = self._mask(stack, x)
         dtype = self._dtype(site, x)
@@ -183,8 +210,12 @@ class _Reader:
             error = errors(block, self._compared(block)[1], (branch.output, total.dtype))
         if site.parallel:
             layer = output[0] if isinstance(output, tuple) else output
-            error = torch.maximum(error, self._apart(total + self.calls["parallel"].output, layer, block))
-        norms = [call.module for field in ("norm", "branch_norm") if (call := self.calls.get(field))]
+            error = torch.maximum(
+                error, self._apart(total + self.calls["parallel"].output, layer, block)
+            )
+        norms = [
+            call.module for field in ("norm", "branch_norm") if (call := self.calls.get(field))
+        ]
         self._judge(site, error, total.dtype, norms)
         self.x = output if site.norm else total  # the next site of this layer starts from here
         self.calls.clear()
@@ -197,14 +228,20 @@ class _Reader:
         """Probabilities and values of the site that was just completed."""
         for field in ("out", "branch_norm", "residual", "parallel", "probs", "value"):
             if getattr(site, field) and field not in self.calls:
-                raise self._wrong(site, f"ends before its {field} {getattr(site, field)!r} was computed")
+                raise self._wrong(
+                    site, f"ends before its {field} {getattr(site, field)!r} was computed"
+                )
         if site.probs:
             probs = self.calls["probs"].output
             (part, parts), value = site.value_part, self.calls["value"].output
-            heads = value.reshape(*value.shape[:2], probs.shape[1], parts, -1)[..., part, :]  # [B, S, H, d]
+            heads = value.reshape(*value.shape[:2], probs.shape[1], parts, -1)[
+                ..., part, :
+            ]  # [B, S, H, d]
             return probs, heads.transpose(1, 2)
         if not self.attention:
-            raise self._wrong(site, "ends before any attention was overheard, so it must name probs and value")
+            raise self._wrong(
+                site, "ends before any attention was overheard, so it must name probs and value"
+            )
         attention, self.attention = self.attention, None
         return attention
 
@@ -215,14 +252,18 @@ class _Reader:
         raw = plain and not (site.branch_norm or site.branch_scale) and fused_for(x.device, wide)
         return None if raw else wide
 
-    def _branch(self, site: Site, probs: Tensor, value: Tensor, x: Tensor, dtype: torch.dtype | None) -> Block:
+    def _branch(
+        self, site: Site, probs: Tensor, value: Tensor, x: Tensor, dtype: torch.dtype | None
+    ) -> Block:
         """The attention branch alone, as a block without a residual."""
         out, wide = self.calls["out"], torch.promote_types(x.dtype, torch.float32)
         with unheard():
             weight, bias = projection(out.module, out.input, dtype)
         _, heads, sources, width = value.shape
         if weight.shape[0] != heads * width:
-            raise self._wrong(site, f"has an out of {weight.shape[0]} inputs for {heads} heads of {width}")
+            raise self._wrong(
+                site, f"has an out of {weight.shape[0]} inputs for {heads} heads of {width}"
+            )
         if sources != x.shape[1] and not site.cross:
             raise UnsupportedModelError(
                 f"{self.name} attends from {x.shape[1]} to {sources} tokens: pass the whole text, no past_key_values"
@@ -249,7 +290,9 @@ class _Reader:
         """The layer ended: carry the block that waits through the second norm, whose output is the layer's."""
         call = self.calls.pop("ffn_norm", None)
         if self.pending is None or call is None:
-            raise self._wrong(site, "has an ffn_norm that is not computed after the block is complete")
+            raise self._wrong(
+                site, "has an ffn_norm that is not computed after the block is complete"
+            )
         end = output[0] if isinstance(output, tuple) else output
         if call.output.numel() != end.numel():
             raise UnsupportedModelError(
@@ -292,15 +335,21 @@ class _Reader:
         name = "decoder_attention_mask" if decoder else "attention_mask"
         if name not in self.masks:
             given = self.inputs.get(name)
-            self.masks[name] = None if given is None or (not capturing() and given.all()) else given.bool()
+            self.masks[name] = (
+                None if given is None or (not capturing() and given.all()) else given.bool()
+            )
         mask = self.masks[name]
         return mask if mask is not None and mask.shape == x.shape[:2] else None
 
     def _judge(self, site: Site, error: Tensor, dtype: torch.dtype, norms: list[nn.Module]) -> None:
         limit = limit_of(dtype, plain=all(type(module) is nn.LayerNorm for module in norms))
-        half = " (or load the model in float32, half precision rounds)" if dtype.itemsize < 4 else ""
+        half = (
+            " (or load the model in float32, half precision rounds)" if dtype.itemsize < 4 else ""
+        )
         self.verdicts.append((error, limit, partial(_wrong, self.name, self.count, site), half))
-        if error.device.type == "cpu" or self.compared is None:  # an accelerator would have to wait for each
+        if (
+            error.device.type == "cpu" or self.compared is None
+        ):  # an accelerator would have to wait for each
             self._conclude()
 
     def _conclude(self) -> None:
@@ -315,7 +364,9 @@ class _Reader:
             worst = [float(some.max()) for some in torch.split(found.cpu(), counts)]
             for error, (_, limit, wrong, half) in zip(worst, verdicts, strict=True):
                 if not error <= limit:  # nan is wrong too
-                    raise wrong(f"rebuilds the block with a relative error of {error:.1e}, above {limit:.0e}{half}")
+                    raise wrong(
+                        f"rebuilds the block with a relative error of {error:.1e}, above {limit:.0e}{half}"
+                    )
 
         afterwards(judge)
 
@@ -332,7 +383,9 @@ class _Reader:
         self._conclude()
         if self.attention or self.pending or not self.count:
             stack, _ = self.stacks[-1]
-            raise self._wrong(stack.sites[-1], "does not cover all attention that the model computed")
+            raise self._wrong(
+                stack.sites[-1], "does not cover all attention that the model computed"
+            )
 
 
 def _wrong(family: str, block: int, site: Site, what: str) -> DecompositionError:

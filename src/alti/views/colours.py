@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from functools import cache
 
 STEPS = 20  # of a hue; level −20 speaks strongest against the label, 20 strongest for it, 0 has no colour
-BLUE, ORANGE = 250.0, 47.0  # hues in degrees: for and against, apart for every kind of colour blindness
+BLUE, ORANGE = (
+    250.0,
+    47.0,
+)  # hues in degrees: for and against, apart for every kind of colour blindness
 BLACK, WHITE = "#000000", "#ffffff"
 
 
@@ -65,7 +68,9 @@ class Paint:
 def paint(level: int, theme: Theme) -> Paint:
     """The colours of a level, −STEPS to STEPS."""
     share = abs(level) / STEPS
-    lightness, chroma = (low + (high - low) * share for low, high in (theme.lightness, theme.chroma))
+    lightness, chroma = (
+        low + (high - low) * share for low, high in (theme.lightness, theme.chroma)
+    )
     return painted(_vivid(lightness, chroma, math.radians(BLUE if level > 0 else ORANGE)))
 
 
@@ -114,7 +119,9 @@ def paint_256(level: int, theme: Theme) -> Numbered | None:
     }
     best = min(alike, key=lambda number: math.dist(wanted, alike[number]))
     bare = not theme.chroma[0]  # the theme starts at the page's own colour
-    if bare and math.dist(wanted, _oklab(paint(0, theme).background)) < math.dist(wanted, alike[best]):
+    if bare and math.dist(wanted, _oklab(paint(0, theme).background)) < math.dist(
+        wanted, alike[best]
+    ):
         return None
     colours = painted(_TERMINAL[best])
     return Numbered(best, 231 if colours.ink == WHITE else 16, colours)
@@ -152,7 +159,9 @@ def _vivid(lightness: float, chroma: float, hue: float) -> str:
             break
         chroma *= 0.97
     shares = [max(0.0, min(1.0, part)) for part in parts]
-    curved = [12.92 * part if part <= 0.0031308 else 1.055 * part ** (1 / 2.4) - 0.055 for part in shares]
+    curved = [
+        12.92 * part if part <= 0.0031308 else 1.055 * part ** (1 / 2.4) - 0.055 for part in shares
+    ]
     return "#" + "".join(f"{round(255 * part):02x}" for part in curved)
 
 

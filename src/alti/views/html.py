@@ -10,7 +10,16 @@ from alti._characters import visible
 from alti._errors import UsageError
 from alti.model.attribution import Attribution
 from alti.views.colours import DARK, LIGHT, STEPS, Scale, paint
-from alti.views.segments import Piece, chance_of, label_of, method_of, passages, scale_of, together, told_rest
+from alti.views.segments import (
+    Piece,
+    chance_of,
+    label_of,
+    method_of,
+    passages,
+    scale_of,
+    together,
+    told_rest,
+)
 
 THEMES = ("light", "dark")
 
@@ -21,12 +30,20 @@ def _sheet() -> str:
     for level in [*range(-STEPS, 0), *range(1, STEPS + 1)]:
         light, dark = paint(level, LIGHT), paint(level, DARK)
         ground = _either("background", light.background, dark.background)
-        rules.append(f".alti .{class_of(level)} {{ {ground} {_either('color', light.ink, dark.ink)} }}")
+        rules.append(
+            f".alti .{class_of(level)} {{ {ground} {_either('color', light.ink, dark.ink)} }}"
+        )
     for name, lowest in (("alti-ramp", 0), ("alti-both", -STEPS)):
         levels = range(lowest, STEPS + 1, 4)
-        pale, deep = ([paint(level, theme).background for level in levels] for theme in (LIGHT, DARK))
-        both = ", ".join(f"light-dark({light}, {dark})" for light, dark in zip(pale, deep, strict=True))
-        ramps = (f"background: linear-gradient(90deg, {stops});" for stops in (", ".join(pale), both))
+        pale, deep = (
+            [paint(level, theme).background for level in levels] for theme in (LIGHT, DARK)
+        )
+        both = ", ".join(
+            f"light-dark({light}, {dark})" for light, dark in zip(pale, deep, strict=True)
+        )
+        ramps = (
+            f"background: linear-gradient(90deg, {stops});" for stops in (", ".join(pale), both)
+        )
         rules.append(f".alti .{name} {{ {' '.join(ramps)} }}")
     return "\n".join(rules) + "\n"
 
@@ -56,7 +73,9 @@ def page(
     Its content security policy allows its own stylesheet and nothing else. theme: light or dark; None is the reader's.
     """
     if theme is not None and theme not in THEMES:
-        raise UsageError(f"theme {theme!r} does not exist: choose light or dark, or leave it to the reader")
+        raise UsageError(
+            f"theme {theme!r} does not exist: choose light or dark, or leave it to the reader"
+        )
     groups = together(found)
     name = title or (_title(groups[0]) if len(groups) == 1 else f"{len(groups)} texts explained")
     digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
@@ -86,7 +105,11 @@ def fragment(found: Attribution | Sequence[Attribution], *, words: bool = True) 
 
 
 def _title(group: list[Attribution]) -> str:
-    return " · ".join(part for part in (label_of(group[0]), ", ".join(map(method_of, group)), group[0].model) if part)
+    return " · ".join(
+        part
+        for part in (label_of(group[0]), ", ".join(map(method_of, group)), group[0].model)
+        if part
+    )
 
 
 def _section(group: list[Attribution], words: bool) -> str:
@@ -126,8 +149,14 @@ def _row(found: Attribution, *, named: bool, said: bool, model: bool) -> str:
         scale = scale_of(found, shown)
         texts = "\n".join(_text(passage, scale, label_of(found)) for passage in shown)
         rest = told_rest(found, scale).replace("-", "−") if words else ""
-        views.append(f'<div class="alti-{kind}">\n{texts}\n{_legend(scale, label_of(found), rest)}\n</div>')
-    return f'<div class="alti-row">\n{name}<div class="alti-view">\n' + "\n".join(views) + "\n</div>\n</div>"
+        views.append(
+            f'<div class="alti-{kind}">\n{texts}\n{_legend(scale, label_of(found), rest)}\n</div>'
+        )
+    return (
+        f'<div class="alti-row">\n{name}<div class="alti-view">\n'
+        + "\n".join(views)
+        + "\n</div>\n</div>"
+    )
 
 
 def _text(passage: list[Piece], scale: Scale, label: str) -> str:
@@ -157,7 +186,10 @@ def _scored(piece: Piece, scale: Scale, label: str, joined: bool) -> str:
     about = [f'class="{names}"'] if names else []
     if level:
         side = f" {'against' if level < 0 else 'for'} {label}" if scale.signed and label else ""
-        about += ['tabindex="0" role="img"', f'aria-label="{_escaped(f"{piece.text}, {number}{side}")}"']
+        about += [
+            'tabindex="0" role="img"',
+            f'aria-label="{_escaped(f"{piece.text}, {number}{side}")}"',
+        ]
     about += [f'data-score="{number}"', f'title="{_escaped(parts)}"']
     return f"<span {' '.join(about)}>{_escaped(piece.text)}</span>"
 
@@ -180,7 +212,9 @@ def _legend(scale: Scale, label: str, rest: str) -> str:
         return f'<p class="alti-legend" aria-hidden="true">0<span class="alti-ramp"></span>{high}{shown}</p>'
     low, whom = _number(scale, -scale.largest), f" {_escaped(label)}" if label else ""
     ramp = '<span class="alti-ramp alti-both"></span>'
-    return f'<p class="alti-legend" aria-hidden="true">{low} against{ramp}for{whom} {high}{shown}</p>'
+    return (
+        f'<p class="alti-legend" aria-hidden="true">{low} against{ramp}for{whom} {high}{shown}</p>'
+    )
 
 
 def _number(scale: Scale, score: float) -> str:

@@ -15,7 +15,13 @@ from alti.model.attribution import Attribution
 from alti.views.colours import WHITE, painted
 from alti.views.segments import Piece, chance_of, label_of, method_of, passages, together
 
-BINS = ("FFFFFF", "D0E1F2", "94C4DF", "4A98C9", "1764AB")  # the paper's colours, a fifth of the range each
+BINS = (
+    "FFFFFF",
+    "D0E1F2",
+    "94C4DF",
+    "4A98C9",
+    "1764AB",
+)  # the paper's colours, a fifth of the range each
 LONGEST = 24  # characters in one coloured box: LaTeX cannot break a line inside it
 FULL = 500  # words and spaces in one row: LaTeX cannot break a page inside it
 
@@ -46,13 +52,19 @@ _MATH = dict(zip(_SIGNS, _NAMES.split(), strict=True))
 _MATH |= dict(zip("οΑΒΕΖΗΙΚΜΝΟΡΤΧ", (rf"\mathrm{{{c}}}" for c in "oABEZHIKMNOPTX"), strict=True))
 _UNSEEN = "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufe0e\ufe0f\ufeff"  # joiners, marks of direction, variations
 _CYRILLIC = re.compile("[Ѐ-џҐґ]")
-_CJK = {"gbsn": "gb2312", "bsmi": "big5", "mj": "euc_kr"}  # LaTeX's fonts, and an encoding of the characters in each
+_CJK = {
+    "gbsn": "gb2312",
+    "bsmi": "big5",
+    "mj": "euc_kr",
+}  # LaTeX's fonts, and an encoding of the characters in each
 
 _MACROS = (
     r"""
 % Needs \usepackage[T1]{fontenc} and \usepackage{xcolor}.
 """
-    + "\n".join(rf"\definecolor{{alti{number}}}{{HTML}}{{{colour}}}" for number, colour in enumerate(BINS))
+    + "\n".join(
+        rf"\definecolor{{alti{number}}}{{HTML}}{{{colour}}}" for number, colour in enumerate(BINS)
+    )
     + r"""
 \providecommand{\altiword}[3]{{\setlength{\fboxsep}{0.6pt}% shade, ink, text
   \ifnum#1=0 \strut#3\else\kern-\fboxsep
@@ -103,9 +115,15 @@ def _table(found: Attribution | Sequence[Attribution], environment: str, words: 
     rows = []
     for group in together(found):
         if head := _head(group[0]):
-            rows.append(rf"\multicolumn{{2}}{{@{{}}p{{\linewidth}}@{{}}}}{{\raggedright {head}}}\tabularnewline[2pt]")
+            rows.append(
+                rf"\multicolumn{{2}}{{@{{}}p{{\linewidth}}@{{}}}}{{\raggedright {head}}}\tabularnewline[2pt]"
+            )
         for one in group:
-            name = escaped(method_of(one)).replace(r"\_", r"\_\allowbreak{}").replace(":", r":\allowbreak{}")
+            name = (
+                escaped(method_of(one))
+                .replace(r"\_", r"\_\allowbreak{}")
+                .replace(":", r":\allowbreak{}")
+            )
             texts = _lines(one, words)
             rows += [
                 rf"\raggedright {left} & \raggedright {text}\tabularnewline"
@@ -127,9 +145,16 @@ def _head(found: Attribution) -> str:
 def _lines(found: Attribution, words: bool) -> list[str]:
     """The texts of an attribution, cut where the user begins a line: a page can end between rows, not in one."""
     shown = passages(found, words=words)
-    scores = [piece.score for passage in shown for piece in passage if piece.score is not None and not piece.special]
+    scores = [
+        piece.score
+        for passage in shown
+        for piece in passage
+        if piece.score is not None and not piece.special
+    ]
     finite = [score for score in scores if math.isfinite(score)]
-    low = max(min(finite, default=0.0), 0.0)  # of signed scores, what speaks for the label is shaded: 0 stays white
+    low = max(
+        min(finite, default=0.0), 0.0
+    )  # of signed scores, what speaks for the label is shaded: 0 stays white
     high = max(finite, default=0.0)
     lines: list[list[str]] = []
     for passage in shown:
@@ -160,7 +185,9 @@ def _piece(piece: Piece, joined: bool, low: float, high: float) -> str:
     number = bin_of(piece.score, low, high)
     ink = "white" if painted(f"#{BINS[number]}").ink == WHITE else "black"
     boxes = [rf"\altiword{{{number}}}{{{ink}}}{{{text}}}" for text in _chunks(piece.text)]
-    return (r"\allowbreak" if joined and _breakable(piece.text) else "") + "\\allowbreak\n".join(boxes)
+    return (r"\allowbreak" if joined and _breakable(piece.text) else "") + "\\allowbreak\n".join(
+        boxes
+    )
 
 
 def _breakable(text: str) -> bool:
@@ -206,7 +233,9 @@ def _letter(cluster: str) -> str:
     """One letter and its accents as LaTeX sets them, or its code points."""
     if cluster in _UNSEEN or cluster.isspace():
         return " " if cluster.isspace() else ""
-    if cluster == "\ufffd" or unicodedata.category(cluster[0])[0] == "C":  # no letter: a control, or not assigned
+    if (
+        cluster == "\ufffd" or unicodedata.category(cluster[0])[0] == "C"
+    ):  # no letter: a control, or not assigned
         return "".join(rf"\alticode{{{ord(letter):04X}}}" for letter in cluster)
     if cluster.isascii() or cluster in _LETTERS or cluster == "…":
         return _ESCAPES.get(cluster, cluster)
@@ -220,9 +249,15 @@ def _letter(cluster: str) -> str:
         return rf"\ensuremath{{{made}}}"
     if (base.isascii() or base in _LETTERS) and all(mark in _ACCENTS for mark in marks):
         made = _ESCAPES.get(base, base)
-        for mark in sorted(marks, key=lambda mark: _ACCENTS[mark] in "cdkb"):  # those below go round the others
+        for mark in sorted(
+            marks, key=lambda mark: _ACCENTS[mark] in "cdkb"
+        ):  # those below go round the others
             made = rf"\{_ACCENTS[mark]}{{{made}}}"
         return made
     if (plain := unicodedata.normalize("NFKC", cluster)) != cluster:  # a ligature, a bold letter
         return "".join(map(_letter, _clusters(plain)))
-    return "".join(rf"\altiglyph{{}}{{{ord(letter):04X}}}{{{letter}}}" for letter in cluster if letter not in _UNSEEN)
+    return "".join(
+        rf"\altiglyph{{}}{{{ord(letter):04X}}}{{{letter}}}"
+        for letter in cluster
+        if letter not in _UNSEEN
+    )

@@ -14,7 +14,9 @@ class Piece:
     """Some characters of the text. A token that the tokenizer added has none and stands where it was added."""
 
     text: str
-    score: float | None = None  # None: nothing was scored here, as between words or where the text was cut
+    score: float | None = (
+        None  # None: nothing was scored here, as between words or where the text was cut
+    )
     tokens: tuple[tuple[str, float], ...] = ()
     special: bool = False
     places: tuple[int, ...] = ()  # of the tokens
@@ -38,7 +40,12 @@ def scale_of(found: Attribution, shown: list[list[Piece]]) -> Scale:
 
     It is signed where one token's score is, in the view of words too.
     """
-    scores = [piece.score for passage in shown for piece in passage if piece.score is not None and not piece.special]
+    scores = [
+        piece.score
+        for passage in shown
+        for piece in passage
+        if piece.score is not None and not piece.special
+    ]
     return Scale(Scale.of(scores).largest, bool((found.scores < 0)[~found.special].any()))
 
 
@@ -72,7 +79,9 @@ def _filled(found: Attribution, text: str, parts: list[tuple[Span, list[int]]]) 
             yield Piece(text[at:start])
         tokens = tuple(found[i] for i in members)
         special = start == end or all(bool(found.special[i]) for i in members)
-        yield Piece(text[start:end], sum(score for _, score in tokens), tokens, special, tuple(members))
+        yield Piece(
+            text[start:end], sum(score for _, score in tokens), tokens, special, tuple(members)
+        )
         at = end
     if text[at:]:
         yield Piece(text[at:])
@@ -104,7 +113,11 @@ def rest_of(found: Attribution) -> float:
 def told_rest(found: Attribution, scale: Scale) -> str:
     """The same in words, under a view of words; empty where it is nothing."""
     rest = rest_of(found)
-    return f"special tokens {scale.number(rest)}" if abs(rest) >= 0.0005 * (scale.largest or 1.0) else ""
+    return (
+        f"special tokens {scale.number(rest)}"
+        if abs(rest) >= 0.0005 * (scale.largest or 1.0)
+        else ""
+    )
 
 
 def together(found: Attribution | Sequence[Attribution]) -> list[list[Attribution]]:

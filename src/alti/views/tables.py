@@ -24,7 +24,9 @@ _LATEX = str.maketrans(
     {
         **{character: f"\\{character}" for character in "&%$#_{}"},
         **{character: f"${character}$" for character in "<>"},  # the default font prints ¡ and ¿
-        **{character: f"{{{character}}}" for character in "[*"},  # at the start of a row they are options of \\
+        **{
+            character: f"{{{character}}}" for character in "[*"
+        },  # at the start of a row they are options of \\
         "\\": r"\textbackslash{}",
         "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}",
@@ -108,8 +110,22 @@ class Table:
         align = "".join("r" if numeric else "l" for numeric in self._numeric())
         caption = [rf"  \caption{{{_TEX.escape(self.title)}}}"] if self.title else []
         note = [rf"  \par\smallskip{{\footnotesize {_TEX.escape(self.note)}}}"] if self.note else []
-        lines = [r"\begin{table}", r"  \centering", *caption, rf"  \begin{{tabular}}{{{align}}}", r"    \toprule", head]
-        lines += [r"    \midrule", *body, r"    \bottomrule", r"  \end{tabular}", *note, r"\end{table}"]
+        lines = [
+            r"\begin{table}",
+            r"  \centering",
+            *caption,
+            rf"  \begin{{tabular}}{{{align}}}",
+            r"    \toprule",
+            head,
+        ]
+        lines += [
+            r"    \midrule",
+            *body,
+            r"    \bottomrule",
+            r"  \end{tabular}",
+            *note,
+            r"\end{table}",
+        ]
         return "\n".join(lines) + "\n"
 
     def text(self, digits: int = 3) -> str:
@@ -119,7 +135,11 @@ class Table:
         lines = []
         for row in grid:
             cells = zip(row, widths, numeric, strict=True)
-            lines.append("  ".join(c.rjust(width) if right else c.ljust(width) for c, width, right in cells).rstrip())
+            lines.append(
+                "  ".join(
+                    c.rjust(width) if right else c.ljust(width) for c, width, right in cells
+                ).rstrip()
+            )
         return _paragraphs(_PLAIN.escape(self.title), "\n".join(lines), _PLAIN.escape(self.note))
 
     def csv(self) -> str:
@@ -136,7 +156,13 @@ class Table:
     def _grid(self, style: "_Style", digits: int) -> list[list[str]]:
         """Headings and rows, as they are shown."""
         head = [style.escape(name) for name in self.columns]
-        return [head, *([style.escape(name), *(style.cell(c, digits) for c in cells)] for name, cells in self.rows)]
+        return [
+            head,
+            *(
+                [style.escape(name), *(style.cell(c, digits) for c in cells)]
+                for name, cells in self.rows
+            ),
+        ]
 
     def _numeric(self) -> list[bool]:
         """Which columns stand to the right: those with numbers in them."""
@@ -177,9 +203,14 @@ def _one_line(string: str) -> str:
 
 
 _PLAIN = _Style(_one_line, "*%s", " [%s, %s]")
-_MARKDOWN = _Style(lambda string: re.sub(r"([\\|*`<\[])", r"\\\1", _one_line(string)), "**%s**", " [%s, %s]")
+_MARKDOWN = _Style(
+    lambda string: re.sub(r"([\\|*`<\[])", r"\\\1", _one_line(string)), "**%s**", " [%s, %s]"
+)
 _TEX = _Style(
-    lambda string: _one_line(string).translate(_LATEX), r"\textbf{%s}", r"\,{\scriptsize[%s, %s]}", minus="$-$"
+    lambda string: _one_line(string).translate(_LATEX),
+    r"\textbf{%s}",
+    r"\,{\scriptsize[%s, %s]}",
+    minus="$-$",
 )
 
 
@@ -219,7 +250,10 @@ def _text(cell: str) -> str:
 def _numbers(cell: Cell | str | None, wide: bool) -> list[str]:
     if isinstance(cell, Cell):
         numbers = [cell.value, *(cell.interval or (math.nan, math.nan))]
-        return ["" if math.isnan(number) else repr(float(number)) for number in numbers[: 3 if wide else 1]]
+        return [
+            "" if math.isnan(number) else repr(float(number))
+            for number in numbers[: 3 if wide else 1]
+        ]
     return [_text(cell or ""), *[""] * (2 if wide else 0)]
 
 
@@ -240,7 +274,9 @@ def bootstrap(
     replacement (Efron and Tibshirani 1993, chapter 13).
     """
     if draws < 1 or not 0 < level < 1:
-        raise UsageError(f"draws={draws}, level={level}: give 1 draw or more and a level between 0 and 1, like 0.95")
+        raise UsageError(
+            f"draws={draws}, level={level}: give 1 draw or more and a level between 0 and 1, like 0.95"
+        )
     found = np.asarray(values, dtype=np.float64).ravel()
     found = found[~np.isnan(found)]
     if not found.size:
@@ -263,5 +299,7 @@ def paired(
     """The mean of values − others and the ends of its interval, over the entries that both have."""
     ours, theirs = np.asarray(values, dtype=np.float64), np.asarray(others, dtype=np.float64)
     if ours.shape != theirs.shape:
-        raise UsageError(f"{ours.size} values cannot be paired with {theirs.size}: give nan where one is missing")
+        raise UsageError(
+            f"{ours.size} values cannot be paired with {theirs.size}: give nan where one is missing"
+        )
     return bootstrap(ours - theirs, draws=draws, seed=seed, level=level)

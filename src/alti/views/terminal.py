@@ -13,7 +13,16 @@ from alti._characters import harmless, plain
 from alti._errors import UsageError
 from alti.model.attribution import Attribution
 from alti.views.colours import BETWEEN, DARK, LIGHT, STEPS, Scale, Theme, paint, paint_256, rgb
-from alti.views.segments import Piece, chance_of, label_of, method_of, passages, rest_of, scale_of, told_rest
+from alti.views.segments import (
+    Piece,
+    chance_of,
+    label_of,
+    method_of,
+    passages,
+    rest_of,
+    scale_of,
+    told_rest,
+)
 
 ALL, SOME, NONE = 1 << 24, 256, 0  # how many colours a terminal has
 LINES, BAR = 40, 24  # of the view with bars
@@ -33,7 +42,9 @@ class Style:
     def here(cls) -> "Style":
         """What the terminal says about itself; a pipe has no colours."""
         theme = {None: BETWEEN, True: DARK, False: LIGHT}[_dark(os.environ)]
-        return cls(colours_of(sys.stdout, os.environ), theme, max(30, shutil.get_terminal_size().columns))
+        return cls(
+            colours_of(sys.stdout, os.environ), theme, max(30, shutil.get_terminal_size().columns)
+        )
 
     def painted(self, text: str, level: int) -> str:
         """The text on the background of a level."""
@@ -41,7 +52,9 @@ class Style:
             return text
         colour = paint(level, self.theme)
         if self.colours == ALL:
-            ink, ground = (";".join(map(str, rgb(part))) for part in (colour.ink, colour.background))
+            ink, ground = (
+                ";".join(map(str, rgb(part))) for part in (colour.ink, colour.background)
+            )
             return f"\x1b[38;2;{ink};48;2;{ground}m{text}{RESET}"
         few = paint_256(level, self.theme)
         return f"\x1b[38;5;{few.ink};48;5;{few.background}m{text}{RESET}" if few else text
@@ -69,7 +82,11 @@ def colours_of(stream: TextIO, environ: Mapping[str, str]) -> int:
         return NONE
     if force == "3" or environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
         return ALL
-    if environ.get("WT_SESSION") or term.endswith("-direct") or term in ("xterm-kitty", "xterm-ghostty", "alacritty"):
+    if (
+        environ.get("WT_SESSION")
+        or term.endswith("-direct")
+        or term in ("xterm-kitty", "xterm-ghostty", "alacritty")
+    ):
         return ALL
     many = ("256", "xterm", "screen", "tmux", "rxvt", "linux")
     return SOME if force or any(name in term for name in many) else NONE
@@ -81,7 +98,9 @@ def _dark(environ: Mapping[str, str]) -> bool | None:
     return None if not ground.isdecimal() else int(ground) in (0, 1, 2, 3, 4, 5, 6, 8)
 
 
-def render(found: Attribution, *, words: bool = True, bars: bool = False, style: Style | None = None) -> str:
+def render(
+    found: Attribution, *, words: bool = True, bars: bool = False, style: Style | None = None
+) -> str:
     """The prediction, then the text on coloured backgrounds; bars where they are asked for or there are no colours."""
     to = style or Style.here()
     if bars or not to.colours:
@@ -93,10 +112,18 @@ def render(found: Attribution, *, words: bool = True, bars: bool = False, style:
     ends = (f"{low} against", f"{whom} {high}") if scale.signed else ("0", high)
     legend = _legend(*ends, scale.signed, to) if scale.largest else to.set("every score is 0", DIM)
     rest = [to.set(told, DIM)] if words and (told := told_rest(found, scale)) else []
-    return "\n".join([_headline(found, to), *(f"  {line}".rstrip() for line in (*body, "", legend, *rest))])
+    return "\n".join(
+        [_headline(found, to), *(f"  {line}".rstrip() for line in (*body, "", legend, *rest))]
+    )
 
 
-def compare(found: Sequence[Attribution], *, words: bool = True, bars: bool = False, style: Style | None = None) -> str:
+def compare(
+    found: Sequence[Attribution],
+    *,
+    words: bool = True,
+    bars: bool = False,
+    style: Style | None = None,
+) -> str:
     """Several attributions of one text, a paragraph each with its method in the margin; without colours, a table."""
     if not found:
         raise UsageError("there is nothing to compare: give at least one attribution")
@@ -105,12 +132,18 @@ def compare(found: Sequence[Attribution], *, words: bool = True, bars: bool = Fa
         return _table(found, to, words)
     names = [plain(method_of(one)) for one in found]
     margin = min(MARGIN, max(map(cells, names)))
-    margin = 0 if to.width < 2 * margin + 20 else margin  # too narrow: the names get lines of their own
+    margin = (
+        0 if to.width < 2 * margin + 20 else margin
+    )  # too narrow: the names get lines of their own
     lines, signed = [_headline(found[0], to, method=False)], False
     for one, name in zip(found, names, strict=True):
         shown = passages(one, words=words)
         scale = scale_of(one, shown)
-        body = [line for passage in shown for line in ("", *_text(passage, scale, to, to.width - margin - 4))]
+        body = [
+            line
+            for passage in shown
+            for line in ("", *_text(passage, scale, to, to.width - margin - 4))
+        ]
         lines += ["", *_beside(name, body[1:], margin, to)]
         signed |= scale.signed
     ends = ("against", _whom(found[0])) if signed else ("little", "much")
@@ -159,7 +192,9 @@ def _bars(found: Attribution, to: Style, words: bool) -> list[str]:
     for word, score in shown:
         name, bar = plain(word), _bar(scale.share(score))
         bar = to.drawn(bar, STEPS if score > 0 else -STEPS) if bar else ""
-        lines.append(f"  {name}{' ' * (width - cells(name))}  {scale.number(score)}  {bar}".rstrip())
+        lines.append(
+            f"  {name}{' ' * (width - cells(name))}  {scale.number(score)}  {bar}".rstrip()
+        )
     if len(shown) < len(view):
         lines.append(f"  … and {len(view) - len(shown)} more")
     lines += ["  " + to.set(rest, DIM)] if words and (rest := told_rest(found, scale)) else []
@@ -181,7 +216,9 @@ def _table(found: Sequence[Attribution], to: Style, words: bool) -> str:
     """
     views = [one.words() if words else one for one in found]
     if len({(view.tokens, view.offsets) for view in views}) > 1:
-        raise UsageError("attributions of different texts have no common rows: compare those of one text and model")
+        raise UsageError(
+            "attributions of different texts have no common rows: compare those of one text and model"
+        )
     columns = []
     for one, view in zip(found, views, strict=True):
         scores, scale, rest = view.scores.tolist(), Scale.of(view.scores.tolist()), rest_of(one)
@@ -191,14 +228,21 @@ def _table(found: Sequence[Attribution], to: Style, words: bool) -> str:
         columns.append([(f"{score / total:{sign}.3f}", level) for score, level in levels])
     heads = [plain(method_of(one)) for one in found]
     widths = [
-        max([cells(head), *(len(text) for text, _ in column)]) for head, column in zip(heads, columns, strict=True)
+        max([cells(head), *(len(text) for text, _ in column)])
+        for head, column in zip(heads, columns, strict=True)
     ]
     tokens = [plain(token) for token in views[0].tokens] + (["special tokens"] if words else [])
     first = max(map(cells, tokens), default=0)
     rows = [_headline(found[0], to, method=False)]
-    rows.append(" " * first + "".join(f"  {to.set(f'{h:>{w}}', BOLD)}" for h, w in zip(heads, widths, strict=True)))
+    rows.append(
+        " " * first
+        + "".join(f"  {to.set(f'{h:>{w}}', BOLD)}" for h, w in zip(heads, widths, strict=True))
+    )
     for i, token in enumerate(tokens):
-        numbers = (" " * (w - len(c[i][0])) + to.painted(*c[i]) for c, w in zip(columns, widths, strict=True))
+        numbers = (
+            " " * (w - len(c[i][0])) + to.painted(*c[i])
+            for c, w in zip(columns, widths, strict=True)
+        )
         rows.append("  ".join([token + " " * (first - cells(token)), *numbers]))
     return "\n".join(rows)
 
@@ -255,7 +299,13 @@ def _joined(line: list[_Cell], to: Style) -> str:
     while at < len(line):
         end = next((i for i in range(at, len(line)) if line[i].level != line[at].level), len(line))
         text, level = "".join(cell.text for cell in line[at:end]), line[at].level
-        made += to.painted(text, level) if level is not None else text if text.isspace() else to.set(text, DIM)
+        made += (
+            to.painted(text, level)
+            if level is not None
+            else text
+            if text.isspace()
+            else to.set(text, DIM)
+        )
         at = end
     return made
 
@@ -274,7 +324,10 @@ def _clusters(text: str) -> Iterator[str]:
 
 def _thin(character: str) -> bool:
     """Whether it takes no column of its own: an accent, a joiner, a skin tone."""
-    return unicodedata.category(character) in ("Mn", "Me", "Cf") or "\U0001f3fb" <= character <= "\U0001f3ff"
+    return (
+        unicodedata.category(character) in ("Mn", "Me", "Cf")
+        or "\U0001f3fb" <= character <= "\U0001f3ff"
+    )
 
 
 def cells(text: str) -> int:

@@ -24,7 +24,12 @@ from alti.web.settings import LOOPBACK, Limits, Refused, Settings
 from alti.web.worker import Worker
 
 STATIC = Path(__file__).with_name("static")
-TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+TYPES = {
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+}
 READING = 10.0  # seconds for the body of a request
 DRAINED = 64  # times the limit of a body that is read and thrown away, so that its sender hears why
 TWO_LENGTHS = (
@@ -68,15 +73,26 @@ def create(worker: Worker, described: dict[str, Any], settings: Settings) -> Sta
         api("view", VIEW),
         api("export", EXPORT),
         Route("/api/models", _fixed(json.dumps(told).encode(), "application/json")),
-        Route("/api/openapi.json", _fixed(json.dumps(description(names, methods)).encode(), "application/json")),
+        Route(
+            "/api/openapi.json",
+            _fixed(json.dumps(description(names, methods)).encode(), "application/json"),
+        ),
         Route("/html.css", _fixed(html.STYLE.encode(), "text/css")),
-        *(Route(_address(file), _fixed(file.read_bytes(), TYPES[file.suffix])) for file in sorted(STATIC.iterdir())),
+        *(
+            Route(_address(file), _fixed(file.read_bytes(), TYPES[file.suffix]))
+            for file in sorted(STATIC.iterdir())
+        ),
     ]
     hosts = (*LOOPBACK, settings.host) if settings.local else ()
     return Starlette(
         routes=routes,
         middleware=[Middleware(Guard, hosts=hosts)],
-        exception_handlers={Refused: _refused, HTTPException: _wrong_address, ClientDisconnect: _left, 500: _broken},
+        exception_handlers={
+            Refused: _refused,
+            HTTPException: _wrong_address,
+            ClientDisconnect: _left,
+            500: _broken,
+        },
     )
 
 
@@ -156,7 +172,9 @@ async def _body(request: Request, limit: int) -> bytes:
     except TimeoutError:
         raise Refused(408, f"The body did not arrive within {READING:.0f} seconds.") from None
     if kind != "application/json":
-        raise Refused(415, "The body has to be JSON: send the header Content-Type: application/json.")
+        raise Refused(
+            415, "The body has to be JSON: send the header Content-Type: application/json."
+        )
     if size > limit:
         raise Refused(413, f"The body has more than the {limit} bytes that this server takes.")
     return b"".join(parts)
@@ -177,7 +195,9 @@ async def _wrong_address(request: Request, error: Exception) -> Response:
         answer = _error(405, f"{request.url.path} does not take {request.method}.")
         answer.headers.update(getattr(error, "headers", None) or {})
         return answer
-    return _error(status, "There is nothing at this address: the page is at /, its API at /api/openapi.json.")
+    return _error(
+        status, "There is nothing at this address: the page is at /, its API at /api/openapi.json."
+    )
 
 
 async def _left(request: Request, error: Exception) -> Response:

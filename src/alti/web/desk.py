@@ -47,7 +47,9 @@ class Desk:
     def describe(self) -> dict[str, Any]:
         """What can be asked for."""
         return {
-            "models": [_described(name, model, self.limits.tokens) for name, model in self.models.items()],
+            "models": [
+                _described(name, model, self.limits.tokens) for name, model in self.models.items()
+            ],
             "methods": [
                 {
                     "name": name,
@@ -65,17 +67,25 @@ class Desk:
         """The JSON of Attribution.to_dict()."""
         model = self._model(asked)
         what = {name: asked[name] for name in ("method", "target", "against", "position", "layers")}
-        return _json(self._explained(model, asked, **what, **_checked(asked["method"], asked["options"])).to_dict())
+        return _json(
+            self._explained(
+                model, asked, **what, **_checked(asked["method"], asked["options"])
+            ).to_dict()
+        )
 
     def view(self, asked: dict[str, Any]) -> bytes:
         """All that the page shows of a text, the maps of the layers as 16-bit numbers."""
         model = self._model(asked)
         found = self._all(model, asked, layers=True)
-        shares = (one for one in found if one.layers is not None and one.method != "globenc")  # whose rows are lengths
+        shares = (
+            one for one in found if one.layers is not None and one.method != "globenc"
+        )  # whose rows are lengths
         mixed = next(shares, None)
         if mixed is None:
             mixed = self._explained(model, asked, method="alti", position=asked["position"])
-        first = next((one for one in found if "against" in one.extra), found[0])  # its label names the rival too
+        first = next(
+            (one for one in found if "against" in one.extra), found[0]
+        )  # its label names the rival too
         return _json(
             {
                 "model": asked["model"],
@@ -98,8 +108,12 @@ class Desk:
 
     def export(self, asked: dict[str, Any]) -> bytes:
         """The explanations as a page, as a LaTeX document or as a list of to_dict()."""
-        questions = [asked] + ([{**asked, "text": asked["other"]}] if asked["other"] is not None else [])
-        found = [one for each in questions for one in self._all(self._model(each), each, layers=False)]
+        questions = [asked] + (
+            [{**asked, "text": asked["other"]}] if asked["other"] is not None else []
+        )
+        found = [
+            one for each in questions for one in self._all(self._model(each), each, layers=False)
+        ]
         if asked["format"] == "json":
             return _json([one.to_dict() for one in found])
         written = html.page if asked["format"] == "html" else latex.document
@@ -111,15 +125,25 @@ class Desk:
         encoded = model.encoder.encode(asked["text"], asked["text_pair"], truncate=True)
         most = min(self.limits.tokens, model.encoder.limit)
         if encoded.cut or len(encoded.ids) > most:
-            raise UsageError(f"the text is longer than the {most} tokens that can be explained here: shorten it")
+            raise UsageError(
+                f"the text is longer than the {most} tokens that can be explained here: shorten it"
+            )
         return model
 
     def _all(self, model: Model, asked: dict[str, Any], *, layers: bool) -> list[Attribution]:
         what = {name: asked[name] for name in ("target", "position")}
         found = []
         for name, options in [parsed(spec) for spec in asked["methods"]]:
-            rival = asked["against"] if reads_class(name) else None  # to the others every class is the same
-            given = {"method": name, "layers": layers, "against": rival, **what, **_checked(name, options)}
+            rival = (
+                asked["against"] if reads_class(name) else None
+            )  # to the others every class is the same
+            given = {
+                "method": name,
+                "layers": layers,
+                "against": rival,
+                **what,
+                **_checked(name, options),
+            }
             found.append(self._explained(model, asked, **given))
         return found
 
@@ -147,7 +171,9 @@ def _described(name: str, model: Model, tokens: int) -> dict[str, Any]:
         "mask": model.encoder.tokenizer.mask_token or "",
         "layers": sum(len(layers) for _, layers in stacks_of(model.model)),
         "outputs": len(config.id2label) if named else getattr(config, "vocab_size", 0),
-        "labels": [str(label) for _, label in sorted(config.id2label.items())][:LABELS] if named else [],
+        "labels": [str(label) for _, label in sorted(config.id2label.items())][:LABELS]
+        if named
+        else [],
         "methods": [m for m in METHODS if (second or m not in SECOND_NORM) and _predicts(model, m)],
         "tokens": min(model.encoder.limit, tokens),
     }
@@ -176,7 +202,12 @@ def _classes(model: Model, asked: dict[str, Any]) -> list[dict[str, Any]]:
     shares = probabilities(logits[None], head.config)[0]
     best = shares.topk(min(CLASSES, len(shares))).indices.tolist()
     return [
-        {"index": i, "label": head.prediction(tokenizer, logits, i)[1], "probability": float(shares[i])} for i in best
+        {
+            "index": i,
+            "label": head.prediction(tokenizer, logits, i)[1],
+            "probability": float(shares[i]),
+        }
+        for i in best
     ]
 
 
@@ -193,7 +224,10 @@ def _names(found: Attribution) -> list[str]:
 def _pieces(found: Attribution, *, words: bool) -> list[list[dict[str, Any]]]:
     """The texts in pieces, each with the tokens whose scores it sums."""
     return [
-        [{"text": visible(piece.text), "places": piece.places, "special": piece.special} for piece in passage]
+        [
+            {"text": visible(piece.text), "places": piece.places, "special": piece.special}
+            for piece in passage
+        ]
         for passage in passages(found, words=words)
     ]
 
@@ -205,11 +239,17 @@ def _packed(layers: Tensor | None) -> dict[str, Any]:
     largest = layers.amax((1, 2)).clamp_min(1e-30)
     shares = (layers / largest[:, None, None] * 65535).round().clamp(0, 65535)
     data = shares.cpu().numpy().astype("<u2").tobytes()
-    return {"shape": list(layers.shape), "largest": largest.tolist(), "data": base64.b64encode(data).decode()}
+    return {
+        "shape": list(layers.shape),
+        "largest": largest.tolist(),
+        "data": base64.b64encode(data).decode(),
+    }
 
 
 def _json(plain: Any) -> bytes:
     try:
         return json.dumps(plain, allow_nan=False, separators=(",", ":")).encode()
     except ValueError:
-        raise AltiError("the model gives numbers that are not finite for this text: try --dtype float32") from None
+        raise AltiError(
+            "the model gives numbers that are not finite for this text: try --dtype float32"
+        ) from None

@@ -57,7 +57,10 @@ _STATUSES = {
 
 def description(models: list[str], methods: list[str]) -> dict[str, Any]:
     """The OpenAPI document of a server with these models and methods."""
-    view = {"type": "object", "description": "What the page shows: pieces of the text, scores, probabilities, maps."}
+    view = {
+        "type": "object",
+        "description": "What the page shows: pieces of the text, scores, probabilities, maps.",
+    }
     file = {"type": "string", "description": "A web page, a LaTeX document, or JSON."}
     return {
         "openapi": "3.1.0",
@@ -68,8 +71,12 @@ def description(models: list[str], methods: list[str]) -> dict[str, Any]:
         },
         "paths": {
             "/api/models": {"get": _get("The models, their labels, the methods and the limits.")},
-            "/api/explain": {"post": _post("Explain a text.", EXPLAIN, ATTRIBUTION, models, methods)},
-            "/api/view": {"post": _post("All that the page shows of a text.", VIEW, view, models, methods)},
+            "/api/explain": {
+                "post": _post("Explain a text.", EXPLAIN, ATTRIBUTION, models, methods)
+            },
+            "/api/view": {
+                "post": _post("All that the page shows of a text.", VIEW, view, models, methods)
+            },
             "/api/export": {"post": _post("A file to keep.", EXPORT, file, models, methods)},
         },
         "components": {"schemas": {"Attribution": ATTRIBUTION, "Error": _ERROR}},
@@ -81,7 +88,11 @@ def _get(what: str) -> dict[str, Any]:
 
 
 def _post(
-    what: str, fields: dict[str, Field], result: dict[str, Any], models: list[str], methods: list[str]
+    what: str,
+    fields: dict[str, Field],
+    result: dict[str, Any],
+    models: list[str],
+    methods: list[str],
 ) -> dict[str, Any]:
     schema: dict[str, Any] = {
         "type": "object",
@@ -97,7 +108,10 @@ def _post(
     if result is ATTRIBUTION:
         result = {"$ref": "#/components/schemas/Attribution"}
     kinds = ("application/json", "text/plain") if "format" in fields else ("application/json",)
-    errors = {status: _response(said, {"$ref": "#/components/schemas/Error"}) for status, said in _STATUSES.items()}
+    errors = {
+        status: _response(said, {"$ref": "#/components/schemas/Error"})
+        for status, said in _STATUSES.items()
+    }
     return {
         "summary": what,
         "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
@@ -118,5 +132,7 @@ def _schema(field: Field) -> dict[str, Any]:
     return {**kind, "description": field.what}
 
 
-def _response(what: str, schema: dict[str, Any], kinds: tuple[str, ...] = ("application/json",)) -> dict[str, Any]:
+def _response(
+    what: str, schema: dict[str, Any], kinds: tuple[str, ...] = ("application/json",)
+) -> dict[str, Any]:
     return {"description": what, "content": {kind: {"schema": schema} for kind in kinds}}

@@ -43,7 +43,9 @@ _TEXT = {
 _WHAT = {
     "target": Field("class", "A label or its index, or a token; default: what the model predicts."),
     "against": Field("class", "Another label or token: why rather the target than this."),
-    "position": Field("integer", "The token whose prediction is explained, in models that predict at every token."),
+    "position": Field(
+        "integer", "The token whose prediction is explained, in models that predict at every token."
+    ),
 }
 _METHODS = {"methods": Field("array", "One to four methods; alti:p=2 gives an option.", ["alti"])}
 
@@ -68,17 +70,26 @@ def read(body: bytes, fields: dict[str, Field], limits: Limits) -> dict[str, Any
     try:
         given = json.loads(body, parse_constant=_no_constant)
     except (ValueError, RecursionError):
-        raise Refused(400, 'The body is not JSON: send an object like {"text": "A clever film."}.') from None
+        raise Refused(
+            400, 'The body is not JSON: send an object like {"text": "A clever film."}.'
+        ) from None
     if not isinstance(given, dict):
         raise Refused(400, f"The body is {_name(given)}, expected an object.")
     if unknown := [name for name in given if name not in fields]:
-        raise Refused(400, f"There is no field {_short(unknown[0])}: the fields are {', '.join(fields)}.")
-    asked = {name: field.default if given.get(name) is None else given[name] for name, field in fields.items()}
+        raise Refused(
+            400, f"There is no field {_short(unknown[0])}: the fields are {', '.join(fields)}."
+        )
+    asked = {
+        name: field.default if given.get(name) is None else given[name]
+        for name, field in fields.items()
+    }
     for name, field in fields.items():
         _check(name, field, asked[name])
     characters = sum(len(asked.get(name) or "") for name in ("text", "text_pair", "other"))
     if characters > limits.characters:
-        raise Refused(413, f"The text has {characters} characters, and this server takes {limits.characters}.")
+        raise Refused(
+            413, f"The text has {characters} characters, and this server takes {limits.characters}."
+        )
     return asked
 
 
@@ -89,11 +100,17 @@ def _check(name: str, field: Field, value: Any) -> None:
         return
     kinds = _KINDS[field.kind]
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        raise Refused(400, f"{name} is {_name(value)}, expected {_SAID.get(field.kind, 'a ' + field.kind)}.")
-    if isinstance(value, list) and not (1 <= len(value) <= MOST and all(isinstance(each, str) for each in value)):
+        raise Refused(
+            400, f"{name} is {_name(value)}, expected {_SAID.get(field.kind, 'a ' + field.kind)}."
+        )
+    if isinstance(value, list) and not (
+        1 <= len(value) <= MOST and all(isinstance(each, str) for each in value)
+    ):
         raise Refused(400, f"{name} takes one to {MOST} names.")
     if name == "format" and value not in FORMATS:
-        raise Refused(400, f"There is no format {_short(value)}: choose one of {', '.join(FORMATS)}.")
+        raise Refused(
+            400, f"There is no format {_short(value)}: choose one of {', '.join(FORMATS)}."
+        )
 
 
 def _no_constant(name: str) -> None:
@@ -101,7 +118,13 @@ def _no_constant(name: str) -> None:
 
 
 def _name(value: Any) -> str:
-    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
+    names = {
+        dict: "an object",
+        list: "a list",
+        str: "a string",
+        bool: "a boolean",
+        type(None): "null",
+    }
     return names.get(type(value), "a number")
 
 

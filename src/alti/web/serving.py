@@ -76,18 +76,28 @@ def _listening(host: str, port: int) -> socket.socket:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         found = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:
-        raise UsageError(f"--host {host} is not an address of this machine: {error.strerror}") from error
+        raise UsageError(
+            f"--host {host} is not an address of this machine: {error.strerror}"
+        ) from error
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind(address)
         found.listen(128)  # what SO_REUSEADDR let pass is refused here
     except OSError as error:
         found.close()
-        raise AltiError(f"port {port} of {host} cannot be opened ({error.strerror}): give another --port") from error
+        raise AltiError(
+            f"port {port} of {host} cannot be opened ({error.strerror}): give another --port"
+        ) from error
     return found
 
 
 def _address(settings: Settings, listening: socket.socket) -> str:
     everywhere = settings.host in ("0.0.0.0", "::", "")  # no address that a browser can open
-    host = socket.gethostname() if everywhere else f"[{settings.host}]" if ":" in settings.host else settings.host
+    host = (
+        socket.gethostname()
+        if everywhere
+        else f"[{settings.host}]"
+        if ":" in settings.host
+        else settings.host
+    )
     return f"http://{host}:{listening.getsockname()[1]}/"

@@ -26,7 +26,9 @@ Answer = tuple[int, bytes | str]  # an HTTP status, and the body or the sentence
 class Worker:
     """Asks the models, one request at a time."""
 
-    def __init__(self, settings: Settings, work: Callable[[Connection, Settings], None] | None = None) -> None:
+    def __init__(
+        self, settings: Settings, work: Callable[[Connection, Settings], None] | None = None
+    ) -> None:
         self.settings, self.limits, self.work = settings, settings.limits, work or _work
         self.waiting = 0
         self._turn = asyncio.Lock()
@@ -41,7 +43,9 @@ class Worker:
             raise AltiError(f"the models were not loaded within {LOADING:.0f} seconds")
         return described
 
-    async def ask(self, kind: str, asked: dict[str, Any], gone: Callable[[], Awaitable[bool]]) -> bytes:
+    async def ask(
+        self, kind: str, asked: dict[str, Any], gone: Callable[[], Awaitable[bool]]
+    ) -> bytes:
         """The body of an answer; `gone` says whether the one who asked has left while waiting."""
         if self.waiting or self._turn.locked():
             await self._queue(gone)
@@ -59,7 +63,9 @@ class Worker:
 
     async def _queue(self, gone: Callable[[], Awaitable[bool]]) -> None:
         if self.waiting >= self.limits.waiting:
-            raise Refused(503, f"{self.waiting} requests are waiting already: try again in a few seconds.")
+            raise Refused(
+                503, f"{self.waiting} requests are waiting already: try again in a few seconds."
+            )
         self.waiting += 1
         try:
             await self._wait(gone)
@@ -76,7 +82,9 @@ class Worker:
                 if await gone():
                     raise Refused(503, "The one who asked has left.")
                 if not turn.done() and asyncio.get_running_loop().time() > end:
-                    raise Refused(503, "The model is busy with other requests: try again in a few seconds.")
+                    raise Refused(
+                        503, "The model is busy with other requests: try again in a few seconds."
+                    )
         except BaseException:  # also where the request is cancelled
             if not turn.cancel():
                 self._turn.release()
@@ -145,9 +153,14 @@ class Worker:
 
 def _work(pipe: Connection, settings: Settings) -> None:
     """The process: load the models, then answer until nobody is there to ask."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends this process
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C is for the server, which ends this process
     warnings.showwarning = lambda message, *_: note(message)
-    for known in ("the same for every target", "not for or against what"):  # the page says it beside the method
+    for known in (
+        "the same for every target",
+        "not for or against what",
+    ):  # the page says it beside the method
         warnings.filterwarnings("ignore", message=f".*{known}")
     try:
         from transformers.utils.logging import disable_progress_bar

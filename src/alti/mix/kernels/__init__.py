@@ -50,7 +50,11 @@ def pick(name: str, task: str, device: torch.device, dtype: torch.dtype) -> Modu
     if wanted not in able:
         where = "kernel" if wanted == name else "the environment variable ALTI_KERNEL"
         kind = str(dtype).removeprefix("torch.")
-        what = f"computes no {task} in {kind} on {device.type}" if wanted in KERNELS else "does not exist"
+        what = (
+            f"computes no {task} in {kind} on {device.type}"
+            if wanted in KERNELS
+            else "does not exist"
+        )
         raise UsageError(f"{where} = {wanted!r} {what}: choose auto, {', '.join(able)}")
     return import_module(_module(wanted))
 

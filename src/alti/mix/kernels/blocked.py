@@ -26,7 +26,9 @@ def _measured(block: Block, f: Tensor, measure: Measure) -> Tensor:
     batch, _, targets, sources = block.attn.shape
     step = max(1, SLICE // (batch * targets * f.shape[-1]))
     found = [
-        measure(torch.einsum("bhts,bhse->btse", block.attn[..., s : s + step], f[:, :, s : s + step]))
+        measure(
+            torch.einsum("bhts,bhse->btse", block.attn[..., s : s + step], f[:, :, s : s + step])
+        )
         for s in range(0, sources, step)
     ]
     return with_residual(block, torch.cat(found, dim=-1), measure)

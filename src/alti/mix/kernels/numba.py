@@ -30,8 +30,13 @@ from alti.read.block import Block
 
 COLUMNS = 8  # source tokens whose vectors stay in the second-level cache while all rows pass
 FEATURES = numba.config.CPU_FEATURES or get_host_cpu_features().flatten()
-BYTES, ROWS, WIDE = (64, 4, 4) if "+avx512f" in FEATURES else (32, 4, 2)  # of a vector; rows × vectors in registers
-VECTORS, KEPT = 1 << 22, 1 << 23  # numbers of f held at once (or one text's), and kept between calls at the most
+BYTES, ROWS, WIDE = (
+    (64, 4, 4) if "+avx512f" in FEATURES else (32, 4, 2)
+)  # of a vector; rows × vectors in registers
+VECTORS, KEPT = (
+    1 << 22,
+    1 << 23,
+)  # numbers of f held at once (or one text's), and kept between calls at the most
 
 # glibc gives freed memory back to the system above a threshold that it raises when a large block is freed. Without
 # this, every layer would take its memory anew, page by page, which costs a tenth of a forward pass.
@@ -61,10 +66,14 @@ class _Vectors:
         return self.builder.gep(array.data, [reduce(self.builder.add, terms)])
 
     def load(self, array: Any, *terms: Any) -> Any:
-        return self.builder.load(self.builder.bitcast(self.place(array, *terms), self.type.as_pointer()), align=4)
+        return self.builder.load(
+            self.builder.bitcast(self.place(array, *terms), self.type.as_pointer()), align=4
+        )
 
     def splat(self, value: Any) -> Any:
-        alone = self.builder.insert_element(ir.Constant(self.type, ir.Undefined), value, self.constant(0))
+        alone = self.builder.insert_element(
+            ir.Constant(self.type, ir.Undefined), value, self.constant(0)
+        )
         lanes = ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), [0] * self.lanes)
         return self.builder.shuffle_vector(alone, alone, lanes)
 
@@ -77,7 +86,9 @@ class _Vectors:
 
     def _function(self, name: str, result: Any, *arguments: Any) -> Any:
         name = f"llvm.{name}.v{self.lanes}f{8 * BYTES // self.lanes}"
-        return cgutils.get_or_insert_function(self.builder.module, ir.FunctionType(result, arguments), name)
+        return cgutils.get_or_insert_function(
+            self.builder.module, ir.FunctionType(result, arguments), name
+        )
 
 
 def _closer(rows: int) -> Any:
@@ -87,28 +98,44 @@ def _closer(rows: int) -> Any:
     """
 
     def codegen(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        a, f, u, r, out = (context.make_array(signature.args[i])(context, builder, given[i]) for i in (0, 2, 5, 6, 9))
+        a, f, u, r, out = (
+            context.make_array(signature.args[i])(context, builder, given[i])
+            for i in (0, 2, 5, 6, 9)
+        )
         a_at, f_at, f_step, at, width = (given[i] for i in (1, 3, 4, 7, 8))
         v = _Vectors(builder, context.get_value_type(signature.args[0].dtype), width.type)
         sums = [cgutils.alloca_once_value(builder, v.zero) for _ in range(rows)]
-        parts = [[cgutils.alloca_once(builder, v.type) for _ in range(WIDE)] for _ in range(rows)]  # t
+        parts = [
+            [cgutils.alloca_once(builder, v.type) for _ in range(WIDE)] for _ in range(rows)
+        ]  # t
         offsets = [v.constant(n * v.lanes) for n in range(WIDE)]
-        with cgutils.for_range_slice(builder, v.constant(0), width, v.constant(WIDE * v.lanes), v.index) as (d, _):
+        with cgutils.for_range_slice(
+            builder, v.constant(0), width, v.constant(WIDE * v.lanes), v.index
+        ) as (d, _):
             for row in parts:
                 for part, offset in zip(row, offsets, strict=True):
                     builder.store(v.zero if rows > 1 else v.load(r, at, d, offset), part)
             with cgutils.for_range(builder, cgutils.unpack_tuple(builder, a.shape)[0]) as heads:
-                vectors = [v.load(f, f_at, builder.mul(heads.index, f_step), d, offset) for offset in offsets]
+                vectors = [
+                    v.load(f, f_at, builder.mul(heads.index, f_step), d, offset)
+                    for offset in offsets
+                ]
                 for i, row in enumerate(parts):
-                    place = v.place(a, a_at, v.times(heads.index, ROWS * COLUMNS), v.constant(i * COLUMNS))
+                    place = v.place(
+                        a, a_at, v.times(heads.index, ROWS * COLUMNS), v.constant(i * COLUMNS)
+                    )
                     weight = v.splat(builder.load(place))
                     for part, vector in zip(row, vectors, strict=True):
                         term = builder.fmul(weight, vector, flags=["contract"])
-                        builder.store(builder.fadd(builder.load(part), term, flags=["contract"]), part)
+                        builder.store(
+                            builder.fadd(builder.load(part), term, flags=["contract"]), part
+                        )
             for i, row in enumerate(parts):
                 for part, offset in zip(row, offsets, strict=True):
                     own = v.load(u, at, v.times(width, i), d, offset)
-                    nearer = builder.fsub(v.size(own), v.size(builder.fsub(own, builder.load(part))))
+                    nearer = builder.fsub(
+                        v.size(own), v.size(builder.fsub(own, builder.load(part)))
+                    )
                     builder.store(builder.fadd(builder.load(sums[i]), nearer), sums[i])
         for i in range(rows):
             builder.store(v.total(builder.load(sums[i])), v.place(out, v.constant(i)))
@@ -143,7 +170,9 @@ def _fused(attn, f, u, r, own, found):
             some[:] = 0
             for h in range(heads):
                 for row in range(ROWS):
-                    line = attn[b, h, min(i + row, targets - 1)]  # rows behind the last are not stored
+                    line = attn[
+                        b, h, min(i + row, targets - 1)
+                    ]  # rows behind the last are not stored
                     for k in range(columns):
                         a[h, row, k] = line[j0 + k]
                         some[k] += abs(line[j0 + k])
@@ -159,7 +188,18 @@ def _fused(attn, f, u, r, own, found):
                 k = own[b, i + row] - j0
                 if 0 <= k < columns:
                     f_at = (b * sources + j0 + k) * width
-                    _closer_own(a, row * COLUMNS + k, f, f_at, f_step, u, r, (b * rows + i + row) * width, width, out)
+                    _closer_own(
+                        a,
+                        row * COLUMNS + k,
+                        f,
+                        f_at,
+                        f_step,
+                        u,
+                        r,
+                        (b * rows + i + row) * width,
+                        width,
+                        out,
+                    )
                     found[b, i + row, j0 + k] = out[0]
 
 
@@ -227,7 +267,9 @@ def _vectors(value: Tensor, weight: Tensor) -> Tensor:
     count = math.prod(shape)
     kept = _kept.get(value.dtype)
     if kept is None or len(kept) < count:
-        with torch.inference_mode(False):  # a buffer made in that mode could not be written outside of it
+        with torch.inference_mode(
+            False
+        ):  # a buffer made in that mode could not be written outside of it
             kept = torch.empty(count, dtype=value.dtype)
         if count <= KEPT:
             _kept[value.dtype] = kept

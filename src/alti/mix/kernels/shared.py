@@ -64,7 +64,9 @@ def thinned(block: Block, p: int, tol: float) -> Block:
     u = block.output / block.scale[..., None]
     kept = closeness(u, p)(own_vectors(block)[:, :, None]).clamp_min(0)  # [B, T, 1]
     grams = block.weight @ block.weight.transpose(-1, -2)  # [H, d, d]
-    squares = torch.einsum("bhsd,hde,bhse->bhs", block.value, grams, block.value).clamp_min(0)  # ‖f‖₂²
+    squares = torch.einsum("bhsd,hde,bhse->bhs", block.value, grams, block.value).clamp_min(
+        0
+    )  # ‖f‖₂²
     lengths = squares.sqrt() * (u.shape[-1] ** 0.5 if p == 1 else 1.0)  # ‖f‖₁ ≤ √D ‖f‖₂
     bound = torch.einsum("bhts,bhs->bts", block.attn, lengths)
     small = bound <= 0.5 * tol * kept / bound.shape[-1]

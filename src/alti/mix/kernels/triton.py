@@ -40,14 +40,21 @@ def _largest(v_ptr, w_ptr, out_ptr, B, H, S, K, D, d, v_b, v_h, v_s, v_d, w_k, w
     tiles = tl.cdiv(S, VS)
     most = tl.zeros([VS, WIDTH], dtype=tl.float32)
     for tile in range(share, B * H * tiles, shares):
-        b, h, s = (tile // tiles // H).to(tl.int64), tile // tiles % H, tile % tiles * VS + tl.arange(0, VS)[:, None]
+        b, h, s = (
+            (tile // tiles // H).to(tl.int64),
+            tile // tiles % H,
+            tile % tiles * VS + tl.arange(0, VS)[:, None],
+        )
         v_at = v_ptr + b * v_b + h * v_h + s.to(tl.int64) * v_s + k * v_d
         most = tl.maximum(most, tl.abs(tl.load(v_at, mask=(s < S) & (k < d), other=0.0)))
     tl.store(out_ptr + share, tl.max(tl.max(most, 1), 0))
     tiles = tl.cdiv(D, VD)
     most = tl.zeros([LK, VD], dtype=tl.float32)
     for tile in range(share, tl.cdiv(K, LK) * tiles, shares):
-        i, o = tile // tiles * LK + tl.arange(0, LK)[:, None], tile % tiles * VD + tl.arange(0, VD)[None, :]
+        i, o = (
+            tile // tiles * LK + tl.arange(0, LK)[:, None],
+            tile % tiles * VD + tl.arange(0, VD)[None, :],
+        )
         w_at = w_ptr + i.to(tl.int64) * w_k + o * w_o
         most = tl.maximum(most, tl.abs(tl.load(w_at, mask=(i < K) & (o < D), other=0.0)))
     tl.store(out_ptr + shares + share, tl.max(tl.max(most, 1), 0))
@@ -67,7 +74,11 @@ def _turn(a_ptr, out_ptr, some_ptr, H, T, S, a_b, a_h, a_t, a_s, PADDED: tl.cons
     """attn [B, H, T, S] -> −attn [B, S, T, PADDED] in float16, and whether a tile holds any attention."""
     tile_j, tile_i, b = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     j, i, h = tile_j * TJ + tl.arange(0, TJ), tile_i * TI + tl.arange(0, TI), tl.arange(0, PADDED)
-    j, i, h = j[:, None, None].to(tl.int64), i[None, :, None].to(tl.int64), h[None, None, :].to(tl.int64)
+    j, i, h = (
+        j[:, None, None].to(tl.int64),
+        i[None, :, None].to(tl.int64),
+        h[None, None, :].to(tl.int64),
+    )
     inside = (j < S) & (i < T)
     a = tl.load(a_ptr + b * a_b + h * a_h + i * a_t + j * a_s, mask=inside & (h < H), other=0.0)
     tl.store(out_ptr + ((b * S + j) * T + i) * PADDED + h, (-a).to(tl.float16), mask=inside)
@@ -88,7 +99,9 @@ def _vectors(v_ptr, w_ptr, sizes_ptr, unit_ptr, out_ptr, B, S, D, d, v_b, v_h, v
     s, k, o = tile * VS + tl.arange(0, VS), tl.arange(0, WIDTH), part * VD + tl.arange(0, VD)
     s = s.to(tl.int64)
     inside = (s < S)[:, None] & (k < d)[None, :]
-    v = tl.load(v_ptr + b * v_b + h * v_h + s[:, None] * v_s + k[None, :] * v_d, mask=inside, other=0.0)
+    v = tl.load(
+        v_ptr + b * v_b + h * v_h + s[:, None] * v_s + k[None, :] * v_d, mask=inside, other=0.0
+    )
     w_in = (k < d)[:, None] & (o < D)[None, :]
     w = tl.load(w_ptr + h * w_h + k[:, None] * w_d + o[None, :] * w_o, mask=w_in, other=0.0)
     f = tl.dot((v / unit).to(tl.float16), w.to(tl.float16))
@@ -131,7 +144,9 @@ def _kernel(
     turned_i = (tile_i * (BI // TI) + tl.arange(0, BI // TI))[None, :]
     across, down = tl.cdiv(S, TJ), tl.cdiv(T, TI)
     some = tl.load(
-        some_ptr + (b * across + turned_j) * down + turned_i, mask=(turned_j < across) & (turned_i < down), other=0
+        some_ptr + (b * across + turned_j) * down + turned_i,
+        mask=(turned_j < across) & (turned_i < down),
+        other=0,
     )
     held, tiles = tl.max(some, 1) > 0, tl.arange(0, BJ // TJ)
     first = j0 + tl.min(tl.where(held, tiles, BJ // TJ), 0) * TJ
@@ -143,7 +158,9 @@ def _kernel(
     if first < last:
         left, right = (d < D)[None, :], (d + BD < D)[None, :]
         y_at = y_ptr + b * y_b + i[:, None].to(tl.int64) * y_t + d[None, :]
-        scale = tl.load(scale_ptr + b * s_b + i * s_t, mask=rows, other=1.0)[:, None] * tl.load(unit_ptr)
+        scale = tl.load(scale_ptr + b * s_b + i * s_t, mask=rows, other=1.0)[:, None] * tl.load(
+            unit_ptr
+        )
         u_left = tl.load(y_at, mask=rows[:, None] & left, other=0.0) / scale
         u_right = tl.load(y_at + BD, mask=rows[:, None] & right, other=0.0) / scale
         out_row += (first - j0) * T
@@ -152,11 +169,17 @@ def _kernel(
         left, right = (h < HEADS)[:, None] & left, (h < HEADS)[:, None] & right
         # Σ|u| in the very order of Σ|u − t|, so that no attention gives 0 exactly: a product with what is not loaded
         none = tl.load(a_row, mask=rows[:, None] & (T < 0), other=0.0)
-        f_left, f_right = tl.load(f_row, mask=left, other=0.0), tl.load(f_row + BD, mask=right, other=0.0)
+        f_left, f_right = (
+            tl.load(f_row, mask=left, other=0.0),
+            tl.load(f_row + BD, mask=right, other=0.0),
+        )
         whole = _distance(none, f_left, f_right, u_left, u_right)
         for _ in range(first, last):
             a = tl.load(a_row, mask=rows[:, None], other=0.0)
-            f_left, f_right = tl.load(f_row, mask=left, other=0.0), tl.load(f_row + BD, mask=right, other=0.0)
+            f_left, f_right = (
+                tl.load(f_row, mask=left, other=0.0),
+                tl.load(f_row + BD, mask=right, other=0.0),
+            )
             tl.store(out_row, whole - _distance(a, f_left, f_right, u_left, u_right), mask=rows)
             a_row += T * PADDED
             f_row += D
@@ -180,12 +203,20 @@ def _finish(
     for d0 in range(0, D, FD):
         d = d0 + tl.arange(0, FD)
         inside = rows[:, None] & (d < D)[None, :]
-        u = tl.load(y_ptr + b * y_b + i[:, None] * y_t + d[None, :], mask=inside, other=0.0) / scale[:, None]
-        t = tl.load(r_ptr + b * r_b + i[:, None] * r_t + d[None, :], mask=inside, other=0.0) / scale[:, None]
+        u = (
+            tl.load(y_ptr + b * y_b + i[:, None] * y_t + d[None, :], mask=inside, other=0.0)
+            / scale[:, None]
+        )
+        t = (
+            tl.load(r_ptr + b * r_b + i[:, None] * r_t + d[None, :], mask=inside, other=0.0)
+            / scale[:, None]
+        )
         if OWN != "behind":
             for head in tl.static_range(HEADS):
                 h = b * 0 + head  # int64
-                a = tl.load(attn_ptr + b * a_b + h * a_h + i * a_t + column * a_s, mask=rows, other=0.0)
+                a = tl.load(
+                    attn_ptr + b * a_b + h * a_h + i * a_t + column * a_s, mask=rows, other=0.0
+                )
                 f_at = f_ptr + (((h * B + b) * S) + column[:, None]) * D + d[None, :]
                 t += a[:, None] * tl.load(f_at, mask=inside, other=0.0).to(tl.float32)
         mine += tl.sum(tl.abs(u) - tl.abs(u - t), 1)
@@ -201,8 +232,14 @@ def _finish(
         inside = (j < S)[:, None] & rows[None, :]
         c = tl.zeros([FJ, FI], dtype=tl.float32)
         for part in tl.static_range(SLICES):
-            c += tl.load(part_ptr + ((part * B + b) * S + j[:, None]) * T + i[None, :], mask=inside, other=0.0)
-        c = tl.where((j[:, None] == column[None, :]) & inside, mine[None, :], tl.where(c < 0, 0.0, c))
+            c += tl.load(
+                part_ptr + ((part * B + b) * S + j[:, None]) * T + i[None, :],
+                mask=inside,
+                other=0.0,
+            )
+        c = tl.where(
+            (j[:, None] == column[None, :]) & inside, mine[None, :], tl.where(c < 0, 0.0, c)
+        )
         total += tl.sum(c, 0)
         tl.store(out_ptr + (b * columns + j[:, None]) * T + i[None, :], c, mask=inside)
     if OWN == "behind":
@@ -226,7 +263,9 @@ def contributions(block: Block) -> Tensor:
     with torch.cuda.device(block.attn.device):
         unit, f = _operands(block.value, block.weight)
         y, r = lined(block.output), lined(block.residual)
-        return _finished(block, f, y, r, unit, _fused(*_turned(block.attn), f, y, block.scale, unit))
+        return _finished(
+            block, f, y, r, unit, _fused(*_turned(block.attn), f, y, block.scale, unit)
+        )
 
 
 def _operands(value: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -253,7 +292,9 @@ def _turned(attn: Tensor) -> tuple[Tensor, Tensor]:
     tiles, padded = (cdiv(sources, TJ), cdiv(targets, TI)), max(16, power_of_2(heads))
     a = torch.empty(batch, sources, targets, padded, dtype=torch.float16, device=attn.device)
     some = torch.empty(batch, *tiles, dtype=torch.int32, device=attn.device)
-    _turn[*tiles, batch](attn, a, some, heads, targets, sources, *attn.stride(), padded, TI, TJ, num_warps=4)
+    _turn[*tiles, batch](
+        attn, a, some, heads, targets, sources, *attn.stride(), padded, TI, TJ, num_warps=4
+    )
     return a, some
 
 

@@ -16,6 +16,18 @@ try:
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] != "matplotlib":
         raise
-    raise LoadError("alti.plots draws with matplotlib, which is not installed: pip install 'alti[plots]'") from None
+    raise LoadError(
+        "alti.plots draws with matplotlib, which is not installed: pip install 'alti[plots]'"
+    ) from None
 
-__all__ = ["ENDINGS", "agreement", "anisotropy", "curves", "graph", "layers", "matrix", "methods", "tokens"]
+__all__ = [
+    "ENDINGS",
+    "agreement",
+    "anisotropy",
+    "curves",
+    "graph",
+    "layers",
+    "matrix",
+    "methods",
+    "tokens",
+]

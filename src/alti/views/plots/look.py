@@ -21,11 +21,22 @@ Room = tuple[float, float]  # points across and down
 
 INK, MUTED, FAINT = "#262626", "#737373", "#d9d9d9"
 BLUE, VERMILLION = "#0072B2", "#D55E00"
-ENDINGS = tuple(sorted(f".{ending}" for ending in Figure().canvas.get_supported_filetypes()))  # of pictures
-HUES = (BLUE, VERMILLION, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", INK)  # of Okabe and Ito, without yellow
+ENDINGS = tuple(
+    sorted(f".{ending}" for ending in Figure().canvas.get_supported_filetypes())
+)  # of pictures
+HUES = (
+    BLUE,
+    VERMILLION,
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    INK,
+)  # of Okabe and Ito, without yellow
 # White is nothing; then equal steps in CIELAB, the lightness falling from 100 to 20.
 WATER = LinearSegmentedColormap.from_list(
-    "water", ["#ffffff", "#cee8f7", "#9ccfef", "#6ab3e4", "#3593d2", "#006fb4", "#004c8c", "#0f2f61"]
+    "water",
+    ["#ffffff", "#cee8f7", "#9ccfef", "#6ab3e4", "#3593d2", "#006fb4", "#004c8c", "#0f2f61"],
 )
 LARGEST, SMALLEST = 8.5, 5.5  # points of a name
 LONGEST = 28  # characters of a token; of a method's name, more: its options are in it
@@ -57,11 +68,16 @@ def array(values: Any) -> Array:
     return np.asarray(values, dtype=np.float64)
 
 
-def axes(ax: Axes | None, width: float, height: float, *, beside: float = 0.0, below: float = 0.0) -> tuple[Axes, Room]:
+def axes(
+    ax: Axes | None, width: float, height: float, *, beside: float = 0.0, below: float = 0.0
+) -> tuple[Axes, Room]:
     """The Axes to draw into and their size: those given, or new ones of so many inches with room beside and below."""
     if ax is not None:
         return ax, room(ax)
-    return Picture(width + beside + 0.4, height + below + 0.7).add_subplot(facecolor="white"), (72 * width, 72 * height)
+    return Picture(width + beside + 0.4, height + below + 0.7).add_subplot(facecolor="white"), (
+        72 * width,
+        72 * height,
+    )
 
 
 def room(ax: Axes) -> Room:
@@ -96,7 +112,8 @@ def _installed() -> list[str]:
 @cache
 def _has_glyph(character: str) -> bool:
     return any(
-        font_manager.get_font(font_manager.findfont(name)).get_char_index(ord(character)) for name in _installed()
+        font_manager.get_font(font_manager.findfont(name)).get_char_index(ord(character))
+        for name in _installed()
     )
 
 
@@ -123,7 +140,9 @@ def fit(names: Sequence[str], space: float) -> bool:
     return SMALLEST * 1.1 * len(names) <= space
 
 
-def name(axis: Axis, names: Sequence[str], space: float, *, upright: bool = False, longest: int = LONGEST) -> None:
+def name(
+    axis: Axis, names: Sequence[str], space: float, *, upright: bool = False, longest: int = LONGEST
+) -> None:
     """Write names along an axis of so many points: smaller where there are many, then every second, third …"""
     each = space / max(len(names), 1)
     size = min(LARGEST, max(SMALLEST, 0.8 * each))
@@ -131,14 +150,20 @@ def name(axis: Axis, names: Sequence[str], space: float, *, upright: bool = Fals
     labels = [literal(label, longest) for label in names[::step]]
     turned = upright and max(map(len, labels), default=0) * 0.62 * size > each * step
     places = range(0, len(names), step)
-    axis.set_ticks(places, labels, fontsize=size, color=INK, rotation=90 if turned else 0, **typeface())
+    axis.set_ticks(
+        places, labels, fontsize=size, color=INK, rotation=90 if turned else 0, **typeface()
+    )
     axis.set_tick_params(length=2 if step > 1 else 0, width=0.5, color=MUTED, pad=3)
 
 
 def title(ax: Axes, main: str, second: str = "") -> None:
     """A line above the Axes, and a smaller one under it."""
     ax.set_title(main, loc="left", fontsize=10.5, color=INK, pad=17 if second else 6, **typeface())
-    place: dict[str, Any] = {"xycoords": "axes fraction", "xytext": (0, 5), "textcoords": "offset points"}
+    place: dict[str, Any] = {
+        "xycoords": "axes fraction",
+        "xytext": (0, 5),
+        "textcoords": "offset points",
+    }
     ax.annotate(second, (0, 1), **place, fontsize=8, color=MUTED, **typeface())
 
 
