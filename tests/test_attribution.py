@@ -6,6 +6,7 @@ import os
 import random
 from copy import deepcopy
 from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 import alti
+from alti.model.stored import OLD
 from alti.model.words import group
 
 import tiny
@@ -39,7 +41,7 @@ def attribution(**changes) -> alti.Attribution:
         "label": "negative",
         "probability": 0.75,
     }
-    return alti.Attribution(**{**given, **changes})
+    return tiny.attribution(**{**given, **changes})
 
 
 def explained(text="The acting is better than the plot.", **options) -> alti.Attribution:
@@ -179,7 +181,7 @@ def test_round_trips(options, tmp_path):
     again = alti.Attribution.from_dict(json.loads(json.dumps(found.to_dict())))
     assert same(found, again)
     assert again.scores.dtype == found.scores.dtype == torch.float64
-    assert again.to_dict()["format"] == 1
+    assert again.to_dict()["format"] == 2
 
 
 def test_files_that_cannot_be_read(tmp_path):
@@ -192,9 +194,9 @@ def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(alti.LoadError, match=r"other is not a file written by Attribution\.save"):
         alti.Attribution.load(tmp_path / "other")
     with pytest.raises(
-        alti.LoadError, match="has format 2, and this version of alti reads 1: update alti"
+        alti.LoadError, match="has format 3, and this version of alti reads 1 and 2: update alti"
     ):
-        alti.Attribution.from_dict({**attribution().to_dict(), "format": 2})
+        alti.Attribution.from_dict({**attribution().to_dict(), "format": 3})
     with pytest.raises(
         alti.LoadError, match="attribution lacks method, offsets, scores, special, text, tokens"
     ):
@@ -208,8 +210,8 @@ def test_files_that_cannot_be_read(tmp_path):
 NAN, INF = math.nan, math.inf
 EYE = torch.eye(6).expand(2, 6, 6).tolist()
 WRONG = [  # a field, a value that it must not have, and what the sentence says
-    ("text", None, "text is not a text"),
-    ("text", "half \ud800", "text is not a text"),
+    ("text", None, "texts is not a text"),
+    ("text", "half \ud800", "texts is not a text"),
     ("text_pair", 3, "text_pair is not a text or null"),
     ("tokens", ["[CLS]", "so", "un", "##lucky", "!"], "scores is not one finite number per token"),
     ("tokens", ["[CLS]", "so", "un", None, "!", "[SEP]"], "tokens is not a list of texts"),
@@ -250,8 +252,8 @@ WRONG = [  # a field, a value that it must not have, and what the sentence says
     ("probability", 1.5, "probability is not a number from 0 to 1 or null"),
     ("probability", True, "probability is not a number from 0 to 1 or null"),
     ("probability", "0.5", "probability is not a number from 0 to 1 or null"),
-    ("target", 0.5, "target is not a whole number from 0 on or null"),
-    ("target", -1, "target is not a whole number from 0 on or null"),
+    ("target", 0.5, "index is not a whole number from 0 on or null"),
+    ("target", -1, "index is not a whole number from 0 on or null"),
     ("position", True, "position is not a whole number from 0 on or null"),
     ("position", 6, "position 6 is behind the last token"),
     ("cut", "rest", "cut is not a list of texts"),
@@ -269,14 +271,13 @@ WRONG = [  # a field, a value that it must not have, and what the sentence says
     ("dtype", "int64", "dtype 'int64' is none of"),
     ("dtype", None, "dtype None is none of"),
     ("dtype", ["float32"], "is none of"),
-    ("checksum", "0" * 16, "does not match its checksum"),
-    ("checksum", None, "does not match its checksum"),
+    ("checksum", "0" * 16, "unknown fields checksum"),
 ]
 
 
 @pytest.mark.parametrize(("field", "value", "message"), WRONG)
 def test_a_dict_with_a_wrong_value_is_one_sentence(field, value, message):
-    plain = {**attribution(layers=torch.tensor(EYE)).to_dict(), field: value}
+    plain = {**tiny.of_format_1(attribution(layers=torch.tensor(EYE))), field: value}
     with pytest.raises(alti.LoadError, match=message) as caught:
         alti.Attribution.from_dict(plain)
     assert "\n" not in str(caught.value)
@@ -293,14 +294,15 @@ def test_what_is_no_attribution_at_all():
     for plain in ([], None, "text", 5, {1: 2}, {"format": 1, 2: 3}):
         with pytest.raises(alti.LoadError):
             alti.Attribution.from_dict(plain)
-    for field in attribution().to_dict():
-        with pytest.raises(alti.LoadError):
-            alti.Attribution.from_dict({**attribution().to_dict(), field: nested(100_000)})
+    for plain in (attribution().to_dict(), tiny.of_format_1(attribution())):
+        for field in plain:
+            with pytest.raises(alti.LoadError):
+                alti.Attribution.from_dict({**plain, field: nested(100_000)})
 
 
 def test_fields_that_have_a_default_may_be_missing():
-    plain = attribution().to_dict()
-    for field in plain.keys() - alti.model.attribution.REQUIRED - {"format"}:
+    plain = tiny.of_format_1(attribution())
+    for field in plain.keys() - {key for key, value in OLD.items() if value is ...} - {"format"}:
         alti.Attribution.from_dict({key: value for key, value in plain.items() if key != field})
     whole = alti.Attribution.from_dict({**plain, "probability": 1, "scores": [0, 1, 0, 0, 0, 0]})
     assert (whole.probability, whole.scores.dtype) == (1.0, torch.float32)
@@ -395,17 +397,29 @@ def test_files_that_were_cut_or_grew_are_noticed(tmp_path):
             alti.Attribution.load(file)
 
 
-def test_files_of_before_checksums_are_read(tmp_path):
-    """The metadata of format 1 had one entry; a reader of that time passes over the second."""
-    found = attribution(layers=torch.tensor(EYE))
-    found.save(tmp_path / "new")
+STORED = Path(__file__).with_name("stored")
+
+
+def test_files_and_dicts_of_format_1_are_read():
+    """Written by the version before results could hold several predictions."""
+    plain = json.loads((STORED / "format1.json").read_text())
+    file = alti.Attribution.load(STORED / "format1.alti")
+    assert same(file, alti.Attribution.from_dict(plain))
+    assert (file.text, file.text_pair) == ("A clever film.", "It is not bad.")
+    assert file.label == "positive"
+    assert list(file.scores) == pytest.approx(plain["scores"])
+    assert json.loads(json.dumps(tiny.of_format_1(file))) == plain
+
+
+def test_a_file_without_its_checksum_or_with_more_is_refused(tmp_path):
+    attribution(layers=torch.tensor(EYE)).save(tmp_path / "new")
     with safe_open(tmp_path / "new", "pt") as file:
         metadata, names = file.metadata(), file.keys()
         tensors = {name: file.get_tensor(name) for name in names}
     assert metadata.keys() == {"alti", "checksum"}
-    assert json.loads(metadata["alti"]).keys() == found.to_dict().keys() - tensors.keys()
-    save_file(tensors, tmp_path / "old", {"alti": metadata["alti"]})
-    assert same(alti.Attribution.load(tmp_path / "old"), found)
+    save_file(tensors, tmp_path / "bare", {"alti": metadata["alti"]})
+    with pytest.raises(alti.LoadError, match="bare is not a file written by"):
+        alti.Attribution.load(tmp_path / "bare")
     metadata["checksun"] = metadata.pop("checksum")
     save_file(tensors, tmp_path / "odd", metadata)
     with pytest.raises(alti.LoadError, match="odd is not a file written by"):
@@ -424,7 +438,7 @@ def test_files_of_before_checksums_are_read(tmp_path):
 def test_tensors_of_another_kind_are_refused(tmp_path, change):
     found = attribution()
     tensors = {"scores": found.scores, "special": found.special, **change}
-    plain = found.to_dict()
+    plain = tiny.of_format_1(found)
     del plain["scores"], plain["special"], plain["layers"]
     tensors = {name: torch.as_tensor(value) for name, value in tensors.items()}
     save_file(tensors, tmp_path / "odd", {"alti": json.dumps(plain)})
@@ -488,10 +502,13 @@ def test_a_checksum_is_of_the_content_not_of_its_spelling():
     plain = attribution(probability=1.0).to_dict(checksum=True)
     assert "checksum" not in attribution().to_dict()
     reordered = dict(sorted(json.loads(json.dumps(plain)).items()))
-    alti.Attribution.from_dict({**reordered, "probability": 1})  # as JavaScript writes 1.0
+    reordered["predictions"][0]["probability"] = 1  # as JavaScript writes 1.0
+    alti.Attribution.from_dict(reordered)
     edited = attribution(probability=1.0).to_dict()
     scores = [0.4, 0.1, 0.05, 0.25, 0.15, 0.06]
-    for change in ({"text": "So unlucky?"}, {"scores": scores}, {"label": "positive"}):
+    source = {**plain["source"], "texts": ["So unlucky?"]}
+    labels = [{**plain["predictions"][0], "label": "positive"}]
+    for change in ({"source": source}, {"scores": [scores]}, {"predictions": labels}):
         with pytest.raises(alti.LoadError, match="its checksum: it was changed or damaged"):
             alti.Attribution.from_dict({**plain, **change})
         alti.Attribution.from_dict({**edited, **change})
@@ -540,10 +557,12 @@ def test_terminal_text_of_a_long_text_shows_the_best():
 
 def test_a_text_without_words(tmp_path):
     found = attribution(
-        text="", tokens=("[CLS]", "[SEP]"), offsets=((0, 0), (0, 0)), scores=torch.ones(2) / 2
-    )
-    found = alti.Attribution(
-        **{**found.__dict__, "special": torch.tensor([True, True]), "segments": (-1, -1)}
+        text="",
+        tokens=("[CLS]", "[SEP]"),
+        offsets=((0, 0), (0, 0)),
+        scores=torch.ones(2) / 2,
+        special=torch.tensor([True, True]),
+        segments=(-1, -1),
     )
     assert len(found.words()) == 0
     assert found.top(3) == []

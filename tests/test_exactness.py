@@ -2,15 +2,17 @@
 
 import json
 from dataclasses import replace
+from functools import wraps
 
 import pytest
 import torch
 from torch import nn
 
 import alti
-from alti.methods import METHODS, Inputs, Target, run
+from alti.methods import METHODS, Inputs, Target
 
 import tiny
+from tiny import run
 
 CLASSIFIER = "AutoModelForSequenceClassification"
 SECOND_NORM = {"globenc", "alti_ln2"}
@@ -276,7 +278,7 @@ def test_explain_refuses_a_classifier_that_reads_another_position(frozen, monkey
     monkeypatch.setitem(alti.FAMILIES, "bert", replace(alti.FAMILIES["bert"], pool="last"))
     model = tiny.speaking("bert", CLASSIFIER).requires_grad_(not frozen)
     with pytest.raises(
-        alti.DecompositionError, match="the classifier reads position 0, not where pool = 'last'"
+        alti.DecompositionError, match="the head reads position 0, not where pool = 'last'"
     ):
         alti.explain(model, tiny.tokenizer(), "a long film")
 
@@ -325,7 +327,7 @@ def test_scores_that_are_not_finite_are_an_error(monkeypatch):
         scores = real(*args, **options)
         return replace(scores, tokens=scores.tokens * float("nan"))
 
-    monkeypatch.setitem(METHODS, "gradient", wrong)
+    monkeypatch.setitem(METHODS, "gradient", replace(real, function=wraps(real.function)(wrong)))
     with pytest.raises(alti.AltiError, match="gradient gives scores that are not finite"):
         model.explain("a long film", method="gradient")
 

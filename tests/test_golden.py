@@ -10,7 +10,9 @@ import torch
 import transformers
 
 import alti
-from alti.methods import Inputs, Target, run
+from alti.methods import Inputs, Target
+
+from tiny import run
 
 CASES = [f"{arch}_tiny_J{n:03}" for arch in ("bert", "roberta", "distilbert") for n in (3, 7, 24)]
 METHODS = {

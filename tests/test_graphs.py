@@ -14,7 +14,7 @@ import torch
 
 import alti
 from alti import methods
-from alti.methods import Inputs, Target
+from alti.methods import METHODS, Inputs, Target
 from alti.model import cuda_graphs as graphs
 from alti.model.cuda_graphs import KEPT, Recorder
 from alti.read import walk as blocks
@@ -28,14 +28,14 @@ class Replayed:
 
     made: ClassVar[list[str]] = []
 
-    def __init__(self, model, name, inputs, target, options, pool) -> None:
-        self.asked = name, model
+    def __init__(self, model, method, inputs, target, options, pool) -> None:
+        self.asked = method, model
         self.options = options
-        self.made.append(name)
+        self.made.append(method.name)
 
     def replay(self, inputs: Inputs, target: Target) -> alti.Scores:
-        name, model = self.asked
-        return methods.run(name, model, inputs, target, **self.options)
+        method, model = self.asked
+        return methods.call(method, model, inputs, target, **self.options)
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def pretended(monkeypatch, graph: type) -> Recorder:
     monkeypatch.setattr(
         graphs, "network", lambda model: SimpleNamespace(device=torch.device("cuda"))
     )
-    monkeypatch.setattr(graphs, "_suits", lambda name, inputs: name in graphs.ABLE)
+    monkeypatch.setattr(graphs, "_suits", lambda method, inputs: method.recordable)
     monkeypatch.setattr(graphs, "_Graph", graph)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
@@ -60,31 +60,31 @@ def batch(tokens: int) -> tuple[Inputs, Target]:
     ids = torch.arange(3, 3 + tokens)[None]
     tensors = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     return Inputs(tensors, torch.zeros_like(ids).bool()), Target(
-        position=torch.zeros(1, dtype=torch.long)
+        position=torch.zeros(1, 1, dtype=torch.long)
     )
 
 
 def test_a_shape_is_recorded_when_it_comes_again(recorder):
     for tokens in (5, 7, 5, 5, 7):
         inputs, target = batch(tokens)
-        found = recorder.run("alti", inputs, target, layers=True)
+        found = recorder.run(METHODS["alti"], inputs, target, layers=True)
         assert torch.equal(found.tokens, methods.run("alti", recorder.model, inputs, target).tokens)
     assert Replayed.made == ["alti", "alti"]
-    recorder.run("alti", *batch(5), layers=False)
-    recorder.run("norms", *batch(5), layers=True)
+    recorder.run(METHODS["alti"], *batch(5), layers=False)
+    recorder.run(METHODS["norms"], *batch(5), layers=True)
     assert len(Replayed.made) == 2, "another method or option is another recording"
 
 
 def test_only_methods_that_read_nothing_are_recorded(recorder):
     for _ in range(3):
-        recorder.run("gradient", *batch(5))
+        recorder.run(METHODS["gradient"], *batch(5))
     assert Replayed.made == []
 
 
 def test_replaced_weights_and_new_hooks_are_recorded_anew(recorder):
     def twice() -> int:
         for _ in range(2):
-            recorder.run("alti", *batch(5))
+            recorder.run(METHODS["alti"], *batch(5))
         return len(Replayed.made)
 
     weight = recorder.model.get_input_embeddings().weight
@@ -104,7 +104,7 @@ def test_replaced_weights_and_new_hooks_are_recorded_anew(recorder):
 def test_the_shape_that_was_not_used_longest_goes(recorder):
     for tokens in range(2, 3 + KEPT):
         for _ in range(2):
-            recorder.run("attention", *batch(tokens))
+            recorder.run(METHODS["attention"], *batch(tokens))
     assert len(recorder.kept) == KEPT
     assert not any(shape == torch.Size([1, 2]) for key in recorder.kept for _, shape in key[1:3])
 
@@ -114,23 +114,23 @@ def test_what_cannot_be_recorded_runs_and_says_so(recorder, monkeypatch):
         raise RuntimeError("operation not permitted when stream is capturing\nmore of it")
 
     monkeypatch.setattr(graphs, "_Graph", fails)
-    recorder.run("alti", *batch(5))
+    recorder.run(METHODS["alti"], *batch(5))
     with pytest.warns(
         UserWarning, match="alti could not be recorded as a graph .operation not permitted"
     ):
-        found = recorder.run("alti", *batch(5))
-    assert found.tokens.shape == (1, 5)
-    recorder.run("alti", *batch(5))  # and is not tried again
+        found = recorder.run(METHODS["alti"], *batch(5))
+    assert found.tokens.shape == (1, 1, 5)
+    recorder.run(METHODS["alti"], *batch(5))  # and is not tried again
 
 
 def test_a_wrong_block_is_an_error_in_a_recording_too(recorder, monkeypatch):
     def wrong(*_):
         raise alti.DecompositionError("wrong")
 
-    recorder.run("alti", *batch(5))
+    recorder.run(METHODS["alti"], *batch(5))
     monkeypatch.setattr(graphs, "_Graph", wrong)
     with pytest.raises(alti.DecompositionError):
-        recorder.run("alti", *batch(5))
+        recorder.run(METHODS["alti"], *batch(5))
 
 
 def test_a_recording_itself(monkeypatch):
@@ -156,10 +156,9 @@ def test_a_recording_itself(monkeypatch):
     real = methods.run("alti", recorder.model, inputs, target)
     with torch.inference_mode():
         for _ in range(3):
-            found = recorder.run("alti", inputs, target)
+            found = recorder.run(METHODS["alti"], inputs, target)
     assert len(recorder.kept) == 1
-    found = recorder.run(
-        "alti", inputs, target
+    found = recorder.run(METHODS["alti"], inputs, target
     )  # what was recorded in inference mode can be written outside of it
     assert torch.equal(found.tokens, real.tokens)
     assert torch.equal(found.layers, real.layers)

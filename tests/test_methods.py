@@ -4,10 +4,11 @@ import pytest
 import torch
 
 import alti
-from alti.methods import Inputs, Target, options_of, run, summary_of, takes_many_passes
+from alti.methods import Inputs, Target
 from alti.methods.gradients import _start
 from alti.methods.layerwise import layerwise
 from test_families import POST_NORM
+from tiny import run
 
 import tiny
 
@@ -24,7 +25,7 @@ FAMILIES = [
     "granite",
 ]
 SECOND_NORM = ("alti_ln2", "globenc")
-METHODS = [name for name in alti.METHODS if "layers" in options_of(name)]
+METHODS = [name for name in alti.METHODS if alti.METHODS[name].draws_maps]
 PAIRS = [
     (method, family)
     for method in METHODS
@@ -169,8 +170,8 @@ def test_the_definitions_differ_from_each_other():
 
 def test_every_method_says_what_it_does_and_takes():
     for method in alti.METHODS:
-        assert summary_of(method).endswith(".")
-    assert options_of("alti") == {"p": 1, "kernel": "auto", "tol": 0.0, "layers": True}
+        assert alti.METHODS[method].summary.endswith(".")
+    assert alti.METHODS["alti"].options == {"p": 1, "kernel": "auto"}
 
 
 def test_unknown_names():
@@ -182,7 +183,7 @@ def test_unknown_names():
     ):
         run("lime", model, as_inputs(batch), Target())
     with pytest.raises(
-        alti.UsageError, match="method alti has no option 'q': it takes p, kernel, tol"
+        alti.UsageError, match="method alti has no option 'q': it takes p, kernel"
     ):
         run("alti", model, as_inputs(batch), Target(), q=1)
     with pytest.raises(alti.UsageError, match="method attention has no option 'p': it takes none"):
@@ -193,9 +194,8 @@ def test_a_method_of_ones_own():
     @alti.method
     def first_token(model, inputs, target):
         """All to the first token."""
-        return alti.Scores(
-            torch.zeros_like(inputs.mask, dtype=torch.float32).index_fill(1, torch.tensor([0]), 1)
-        )
+        scores = torch.zeros_like(inputs.mask, dtype=torch.float32)
+        return alti.Scores(scores.index_fill(1, torch.tensor([0]), 1)[:, None])
 
     try:
         model = alti.Model(
@@ -263,7 +263,7 @@ def test_without_layers_the_last_one_computes_only_the_rows_it_needs():
         drawn.append(block.attn.shape[2])
         return alti.contributions(block)
 
-    target = Target(position=torch.tensor([0, 3]))
+    target = Target(position=torch.tensor([[0], [3]]))
     lean, whole = (
         layerwise(model, as_inputs(batch), target, draw, layers=layers) for layers in (False, True)
     )
@@ -272,7 +272,7 @@ def test_without_layers_the_last_one_computes_only_the_rows_it_needs():
 
 
 def test_which_methods_take_many_passes(monkeypatch):
-    slow = {name for name in alti.METHODS if takes_many_passes(name)}
+    slow = {name for name, one in alti.METHODS.items() if one.many_passes}
     assert slow == {"integrated_gradients", "occlusion"}
     for name in ("slow", "quick"):
         monkeypatch.setitem(alti.METHODS, name, None)
@@ -286,10 +286,8 @@ def test_which_methods_take_many_passes(monkeypatch):
         """Quick."""
 
     assert (slow, quick) == (alti.METHODS["slow"], alti.METHODS["quick"])
-    assert takes_many_passes("slow")
-    assert not takes_many_passes("quick")
-    alti.METHODS["slow"] = quick  # registered anew under the same name
-    assert not takes_many_passes("slow")
+    assert slow.many_passes
+    assert not quick.many_passes
 
 
 @pytest.mark.parametrize("name", sorted(alti.METHODS))
@@ -302,4 +300,4 @@ def test_a_method_that_takes_many_passes_says_so(name):
     for _ in range(2):  # the first time, the model is proved too
         passes.clear()
         run(name, model, as_inputs(batch), Target(position=torch.tensor([0])))
-    assert (sum(passes) > 4) == takes_many_passes(name), passes
+    assert (sum(passes) > 4) == alti.METHODS[name].many_passes, passes

@@ -3,6 +3,8 @@
 import copy
 import json
 import shutil
+from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 
 import numpy as np
@@ -157,12 +159,13 @@ def test_nothing_before_another_error_is_lost(model):
 def test_batches_before_one_that_fails_are_not_lost(model, monkeypatch):
     method = alti.METHODS["alti"]
 
+    @wraps(method.function)
     def failing(model, inputs, target, **options):
         if inputs.mask.shape[1] > 20:
             raise torch.OutOfMemoryError
         return method(model, inputs, target, **options)
 
-    monkeypatch.setitem(alti.METHODS, "alti", failing)
+    monkeypatch.setitem(alti.METHODS, "alti", replace(method, function=failing))
     found = []
     with pytest.raises(alti.AltiError, match="out of memory"):
         found.extend(
@@ -356,10 +359,13 @@ def test_real_tokenizers_fit(shared):
 
 
 def test_out_of_memory_is_one_sentence(model, monkeypatch):
+    method = alti.METHODS["alti"]
+
+    @wraps(method.function)
     def exhausted(*args, **kwargs):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
 
-    monkeypatch.setitem(alti.METHODS, "alti", exhausted)
+    monkeypatch.setitem(alti.METHODS, "alti", replace(method, function=exhausted))
     with pytest.raises(
         alti.AltiError,
         match=r"out of memory on cpu with 1 texts of up to \d+ tokens: use a smaller",

@@ -62,7 +62,7 @@ def attribution(
         "layers": maps / maps.sum(-1, keepdim=True),
         "position": 0,
     }
-    return alti.Attribution(**{**given, **changes})
+    return tiny.attribution(**{**given, **changes})
 
 
 def drawn(kind: str, found: alti.Attribution, **options: object) -> Axes:

@@ -78,7 +78,7 @@ def test_check_finds_a_wrong_position(family, monkeypatch):
         model.model.requires_grad_(trained)
         with pytest.raises(
             alti.DecompositionError,
-            match=rf"{family}: the classifier reads position \d+, not where",
+            match=rf"{family}: the head reads position \d+, not where",
         ):
             again.check()
 
@@ -454,7 +454,7 @@ def test_a_contrast_near_zero_is_checked_by_its_parts():
         weight[9] = weight[8] * (1 + 1e-6)
     found = model.explain("so dull", target=8, against=9, method="linear")
     assert found.scores.abs().max() < 1e-4
-    assert found.extra["against"] == 9
+    assert found.prediction.against == 9
 
 
 def test_what_is_wrong_with_against_is_said_of_it():

@@ -57,11 +57,11 @@ def made(text: str = TEXTS["plain"], scores=None, **changes) -> alti.Attribution
         "probability": 0.75,
         "model": "tiny",
     }
-    return alti.Attribution(**{**given, **changes})
+    return tiny.attribution(**{**given, **changes})
 
 
 def pair() -> alti.Attribution:
-    return alti.Attribution(
+    return tiny.attribution(
         text="A clever film",
         text_pair="a dull plot",
         tokens=("[CLS]", "a", "clever", "film", "[SEP]", "a", "du", "##ll", "plot", "[SEP]"),

@@ -1,5 +1,6 @@
 """Tiny random models of every family, and tokenizers that need no download."""
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from tokenizers import (
     trainers,
 )
 from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerFast
+
+import alti
+import alti.methods
 
 transformers.utils.logging.disable_progress_bar()  # stderr is part of what is tested
 
@@ -262,6 +266,54 @@ def saved(
     speaking(family, head, dtype=torch.float32, **{**labels, **config}).save_pretrained(folder)
     tokenizer().save_pretrained(folder)
     return folder
+
+
+def run(name: str, model, inputs, target, **options) -> alti.Scores:
+    """A method on one prediction of each text: the targets [B] and the scores [B, T] have no axis K."""
+    several = alti.Target(*(None if t is None else t[:, None] for t in (target.index, target.position, target.against)))
+    return unaxed(alti.methods.run(name, model, inputs, several, **options))
+
+
+def unaxed(scores: alti.Scores) -> alti.Scores:
+    """The scores of the only prediction about each text."""
+    vectors = None if scores.vectors is None else scores.vectors[:, 0]
+    extra = {name: values[:, 0] for name, values in scores.extra.items()}
+    return replace(scores, tokens=scores.tokens[:, 0], vectors=vectors, extra=extra)
+
+
+def attribution(**changes) -> alti.Attribution:
+    """A result from its fields side by side, as format 1 has them."""
+    fields = {"text_pair": None, "segments": (), "cut": (), **changes}
+    pair = () if fields["text_pair"] is None else (fields["text_pair"],)
+    source = alti.Source(
+        texts=(fields["text"], *pair),
+        **{name: fields[name] for name in ("tokens", "offsets", "special", "segments", "cut")},
+    )
+    prediction = alti.Prediction(
+        index=fields.get("target"),
+        **{name: fields.get(name) for name in ("label", "probability", "position")},
+    )
+    rest = ("scores", "method", "layers", "model", "options", "extra")
+    own = {name: fields[name] for name in rest if name in fields}
+    return alti.Attribution(source=source, prediction=prediction, **own)
+
+
+def of_format_1(found: alti.Attribution) -> dict:
+    """What to_dict() gave before results could hold several predictions."""
+    plain = found.to_dict()
+    source, (prediction,) = plain["source"], plain["predictions"]
+    names = ("tokens", "offsets", "special", "segments", "cut")
+    return {
+        "format": 1,
+        "text": source["texts"][0],
+        "text_pair": source["texts"][1] if len(source["texts"]) > 1 else None,
+        **{name: source[name] for name in names},
+        **{name: prediction[name] for name in ("label", "probability", "position")},
+        "target": prediction["index"],
+        "scores": plain["scores"][0],
+        "extra": plain["extra"][0],
+        **{name: plain[name] for name in ("dtype", "layers", "method", "model", "options")},
+    }
 
 
 if __name__ == "__main__":

@@ -8,7 +8,14 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from alti._errors import AltiError, DecompositionError, LoadError, UnsupportedModelError, UsageError
+from alti._errors import (
+    AltiError,
+    AltiWarning,
+    DecompositionError,
+    LoadError,
+    UnsupportedModelError,
+    UsageError,
+)
 from alti.families import FAMILIES, Family, Site, Stack
 
 if TYPE_CHECKING:
@@ -16,9 +23,10 @@ if TYPE_CHECKING:
     from alti.metrics import METRICS, metric
     from alti.mix.contributions import contributions, norms, parts, rollout
     from alti.mix.kernels import KERNELS
-    from alti.model.attribution import Attribution
+    from alti.model.attribution import Attribution, Attributions, Prediction
     from alti.model.loading import load
     from alti.model.model import Model, explain
+    from alti.model.source import Group, Source
     from alti.read.block import Block
     from alti.read.linear_view import linear_view
     from alti.read.walk import check, trace, walk
@@ -27,6 +35,10 @@ __version__ = "0.1.0"
 
 _LAZY = {  # these import torch and transformers, which takes seconds: only when first used
     "Attribution": "model.attribution",
+    "Attributions": "model.attribution",
+    "Prediction": "model.attribution",
+    "Group": "model.source",
+    "Source": "model.source",
     "Block": "read.block",
     "check": "read.walk",
     "trace": "read.walk",
@@ -55,15 +67,20 @@ __all__ = [
     "METHODS",
     "METRICS",
     "AltiError",
+    "AltiWarning",
     "Attribution",
+    "Attributions",
     "Block",
     "DecompositionError",
     "Family",
+    "Group",
     "Inputs",
     "LoadError",
     "Model",
+    "Prediction",
     "Scores",
     "Site",
+    "Source",
     "Stack",
     "Target",
     "UnsupportedModelError",

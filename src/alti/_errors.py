@@ -26,3 +26,7 @@ class UnsupportedModelError(AltiError):
 
 class DecompositionError(AltiError):
     """The parts of a block do not add up to what the model computed."""
+
+
+class AltiWarning(UserWarning):
+    """Something a user should know, in one sentence."""

@@ -158,16 +158,16 @@ class Judge:
         for specs in groups.values():
             name, options = self.setting.specs[specs[0]]
             scores = methods.run(name, self.model.model, inputs, target, layers=False, **options)
-            yield specs[0], scores.tokens
+            yield specs[0], scores.tokens[:, 0]
             for spec in specs[1:]:
-                chosen: Any = {**methods.options_of(name), **self.setting.specs[spec].options}.get(
+                chosen: Any = {**methods.METHODS[name].options, **self.setting.specs[spec].options}.get(
                     "aggregate"
                 )
                 yield (
                     spec,
-                    scores.tokens
+                    scores.tokens[:, 0]
                     if scores.vectors is None
-                    else aggregated(scores.vectors, chosen, inputs),
+                    else aggregated(scores.vectors, chosen, inputs)[:, 0],
                 )
 
     def _values(

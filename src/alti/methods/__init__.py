@@ -1,26 +1,23 @@
-"""Attribution methods, one file per kind. A decorated function in any file of this folder is a method everywhere."""
+"""A model, a text and what it predicts become scores: one file per kind of method.
+
+A decorated function in any file of this folder is a method everywhere.
+"""
 
 import pkgutil
 from importlib import import_module
 
 from alti.methods.registry import (
     METHODS,
-    Inputs,
     Method,
-    Scores,
-    Target,
-    blind,
+    call,
     method,
-    options_of,
+    named,
     read_options,
-    reads_class,
-    reads_model,
     run,
-    summary_of,
-    takes_many_passes,
     validate,
     validate_options,
 )
+from alti.methods.types import Inputs, Scores, Target
 
 for _module in pkgutil.iter_modules(__path__, f"{__name__}."):
     import_module(_module.name)
@@ -31,15 +28,11 @@ __all__ = [
     "Method",
     "Scores",
     "Target",
-    "blind",
+    "call",
     "method",
-    "options_of",
+    "named",
     "read_options",
-    "reads_class",
-    "reads_model",
     "run",
-    "summary_of",
-    "takes_many_passes",
     "validate",
     "validate_options",
 ]

@@ -3,11 +3,12 @@
 from torch import nn
 
 from alti.methods.layerwise import layerwise
-from alti.methods.registry import Inputs, Scores, Target, method
+from alti.methods.registry import method
+from alti.methods.types import Inputs, Scores, Target
 from alti.mix.contributions import contributions
 
 
-@method
+@method(recordable=True)
 def alti(
     model: nn.Module,
     inputs: Inputs,
@@ -15,20 +16,19 @@ def alti(
     *,
     p: int = 1,
     kernel: str = "auto",
-    tol: float = 0.0,
     layers: bool = True,
 ) -> Scores:
-    """ALTI: ℓ1 proximity of each token's vector to the block output, multiplied through the layers (p=2: ℓ2)."""
+    """ALTI: ℓ1 proximity of a token's vector to the block output, through all layers (p=2: ℓ2)."""
     return layerwise(
         model,
         inputs,
         target,
-        lambda block: contributions(block, p=p, kernel=kernel, tol=tol),
+        lambda block: contributions(block, p=p, kernel=kernel),
         layers=layers,
     )
 
 
-@method
+@method(recordable=True, second_norm=True)
 def alti_ln2(
     model: nn.Module,
     inputs: Inputs,
@@ -36,15 +36,14 @@ def alti_ln2(
     *,
     p: int = 1,
     kernel: str = "auto",
-    tol: float = 0.0,
     layers: bool = True,
 ) -> Scores:
-    """ALTI + LN2: ALTI with the block carried through the second norm of its layer (post-norm families only)."""
+    """ALTI + LN2: ALTI behind the second norm of each layer (post-norm families only)."""
     return layerwise(
         model,
         inputs,
         target,
-        lambda block: contributions(block, p=p, kernel=kernel, tol=tol),
+        lambda block: contributions(block, p=p, kernel=kernel),
         layers=layers,
         through="ffn",
     )

@@ -4,22 +4,23 @@ import torch
 from torch import Tensor, nn
 
 from alti.methods.layerwise import layerwise
-from alti.methods.registry import Inputs, Scores, Target, method
+from alti.methods.registry import method
+from alti.methods.types import Inputs, Scores, Target
 from alti.mix import contributions as mixing
 from alti.read.block import Block
 
 
-@method
+@method(recordable=True)
 def attention(model: nn.Module, inputs: Inputs, target: Target, *, layers: bool = True) -> Scores:
     """Raw attention of the last layer, the mean over its heads."""
     return layerwise(model, inputs, target, mixing.attention, layers=layers, last_only=True)
 
 
-@method
+@method(recordable=True)
 def attention_rollout(
     model: nn.Module, inputs: Inputs, target: Target, *, layers: bool = True
 ) -> Scores:
-    """Attention rollout: half attention, half residual, multiplied through the layers (Abnar and Zuidema 2020)."""
+    """Attention rollout: half attention, half residual, through all layers (Abnar and Zuidema)."""
     return layerwise(model, inputs, target, _with_residual, layers=layers)
 
 

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from alti._errors import LoadError, UsageError
-from alti.methods.logits import kind_of, logits_of, probabilities
-from alti.methods.registry import Inputs, Scores, Target, method
+from alti.methods.logits import kind_of, probabilities, target_logits
+from alti.methods.registry import method
+from alti.methods.types import Inputs, Scores, Target
 from alti.read.linear_view import Point, entering
 from alti.read.modules import evaluating, network
 
@@ -16,12 +17,11 @@ Of = Literal["probability", "logit"]
 Baseline = Literal["auto", "mask", "zero", "pad"]
 
 AT_ONCE = 64  # texts that integrated gradients puts through the model together
-MAGNIFIED = (
-    2.0**10
-)  # on a path of half precision, where p (1 − p) is everything from 1/4 to nearly 0
+MAGNIFIED = 2.0**10  # on a path of half precision, where p (1 − p) is all from 1/4 to nearly 0
+SUMMED = {"aggregate": "sum"}  # only then a negative score speaks against a class
 
 
-@method
+@method(class_specific=True)
 def gradient(
     model: nn.Module,
     inputs: Inputs,
@@ -36,7 +36,7 @@ def gradient(
     return Scores(aggregated(slopes, aggregate, inputs), output=output, vectors=slopes)
 
 
-@method
+@method(class_specific=True, signed=SUMMED)
 def input_x_gradient(
     model: nn.Module,
     inputs: Inputs,
@@ -48,11 +48,11 @@ def input_x_gradient(
 ) -> Scores:
     """Gradient × input: the gradient times the token's vector."""
     vectors, slopes, output = _slopes(model, inputs, target, at, of)
-    products = vectors * slopes
+    products = vectors[:, None] * slopes
     return Scores(aggregated(products, aggregate, inputs), output=output, vectors=products)
 
 
-@method(many_passes=True)
+@method(class_specific=True, signed=SUMMED, many_passes=True)
 def integrated_gradients(
     model: nn.Module,
     inputs: Inputs,
@@ -64,61 +64,98 @@ def integrated_gradients(
     steps: int = 100,
     baseline: Baseline = "auto",
 ) -> Scores:
-    """Integrated gradients: gradients averaged on the way from a text of [MASK] (or zeros, or padding), times the way.
+    """Integrated gradients: gradients averaged on the way from a text of [MASK], times the way.
 
-    Special tokens are the same at both ends and get 0. "auto" is "mask" where the tokenizer has one, "zero" elsewhere.
-    The result's `gap` is by how much the scores miss the change of the prediction (for the signed sum).
+    The way can start at zeros or padding too (`baseline`). Special tokens are the same at both
+    ends and get 0. "auto" is "mask" where the tokenizer has
+    one, "zero" elsewhere. The result's `gap` is by how much the scores miss the change of the
+    prediction (for the signed sum).
     """
-    try:
-        from captum.attr import IntegratedGradients
-    except ImportError as error:
-        raise LoadError(
-            "integrated_gradients needs captum, which is not installed: pip install captum"
-        ) from error
     if steps < 1:
         raise UsageError(f"steps = {steps} is not a number of steps: give 1 or more")
     vectors, _, output = _slopes(model, inputs, target, at, of)
-    index = target.chosen(logits_of(output, target.position))
-    larger = MAGNIFIED if vectors.dtype.itemsize < 4 else 1.0
-    at_once = (
-        1 if network(model).config.pad_token_id is None else AT_ONCE
-    )  # then some classifiers take one at a time
+    start = _start(model, inputs, vectors, at, baseline)
+    index = target.chosen(target_logits(output, target))
+    path = _Path(model, inputs, vectors, start, at, of, steps)
+    parts = [path.integrated(one) for one in _one_by_one(target, index)]
+    scores, gaps = (torch.stack(each, 1) for each in zip(*parts, strict=True))
+    tokens = aggregated(scores, aggregate, inputs)
+    return Scores(tokens, output=output, vectors=scores, extra={"gap": gaps})
 
-    def value(
+
+class _Path:
+    """The straight way from one set of vectors to another, for Captum."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        inputs: Inputs,
+        vectors: Tensor,
+        start: Tensor,
+        at: Point,
+        of: Of,
+        steps: int,
+    ) -> None:
+        self.model = model
+        self.inputs = inputs
+        self.vectors = vectors
+        self.start = start
+        self.at = at
+        self.of = of
+        self.steps = steps
+        self.larger = MAGNIFIED if vectors.dtype.itemsize < 4 else 1.0
+
+    def integrated(self, target: Target) -> tuple[Tensor, Tensor]:
+        """Scores [B, T, D] of one prediction, and by how much they miss its change [B]."""
+        try:
+            from captum.attr import IntegratedGradients
+        except ImportError as error:
+            raise LoadError(
+                "integrated_gradients needs captum, which is not installed: pip install captum"
+            ) from error
+        single = network(self.model).config.pad_token_id is None  # some classifiers take one text
+        tensors = (target.index, target.position, target.against)
+        flat = (None if tensor is None else tensor[:, 0] for tensor in tensors)
+        with torch.enable_grad():
+            scores, gap = IntegratedGradients(self._value, multiply_by_inputs=True).attribute(
+                self.vectors,
+                self.start,
+                additional_forward_args=(*flat, *self.inputs.tensors.values()),
+                n_steps=self.steps,
+                internal_batch_size=max(1 if single else AT_ONCE, len(self.vectors)),
+                return_convergence_delta=True,
+            )
+        return scores.detach() / self.larger, gap.detach() / self.larger
+
+    def _value(
+        self,
         given: Tensor,
         index: Tensor,
         position: Tensor | None,
         against: Tensor | None,
         *tensors: Tensor,
     ) -> Tensor:
-        with evaluating(model), entering(model, at, lambda _: given):
-            found = network(model)(
-                **dict(zip(inputs.tensors, tensors, strict=True)), return_dict=True
-            )
-        return larger * _value(model, found, Target(index, position, against), of)
+        named = dict(zip(self.inputs.tensors, tensors, strict=True))
+        with evaluating(self.model), entering(self.model, self.at, lambda _: given):
+            output = network(self.model)(**named, return_dict=True)
+        chosen = (None if x is None else x[:, None] for x in (index, position, against))
+        return self.larger * _values(self.model, output, Target(*chosen), self.of)[:, 0]
 
-    with torch.enable_grad():
-        scores, gap = IntegratedGradients(value, multiply_by_inputs=True).attribute(
-            vectors,
-            _start(model, inputs, vectors, at, baseline),
-            additional_forward_args=(
-                index,
-                target.position,
-                target.against,
-                *inputs.tensors.values(),
-            ),
-            n_steps=steps,
-            internal_batch_size=max(at_once, len(vectors)),
-            return_convergence_delta=True,
-        )
-    scores, extra = scores.detach() / larger, {"gap": gap.detach() / larger}
-    return Scores(aggregated(scores, aggregate, inputs), output=output, vectors=scores, extra=extra)
+
+def _one_by_one(target: Target, index: Tensor) -> list[Target]:
+    """Each prediction as a target of its own, its output chosen: K of [B, 1]."""
+    parts = []
+    for k in range(index.shape[1]):
+        others = (target.position, target.against)
+        own = (None if tensor is None else tensor[:, k : k + 1] for tensor in others)
+        parts.append(Target(index[:, k : k + 1], *own))
+    return parts
 
 
 def _slopes(
     model: nn.Module, inputs: Inputs, target: Target, at: Point, of: Of
 ) -> tuple[Tensor, Tensor, Any]:
-    """The vectors [B, T, D] where the text enters, the gradient there, and the model's output."""
+    """Vectors [B, T, D] where the text enters, gradients there [B, K, T, D], and the output."""
     leaves: list[Tensor] = []
 
     def leaf(x: Tensor) -> Tensor:
@@ -127,24 +164,36 @@ def _slopes(
 
     with torch.enable_grad(), evaluating(model), entering(model, at, leaf):
         output = network(model)(**inputs.tensors, return_dict=True)
-        value = _value(model, output, target, of)
-        larger = _larger(model, output, target) if of == "probability" else torch.ones_like(value)
-    (slopes,) = torch.autograd.grad((larger * value).sum(), leaves)
-    return leaves[0].detach(), slopes / larger[:, None, None], output
+        values = _values(model, output, target, of)  # [B, K]
+        larger = torch.ones_like(values)
+        if of == "probability":
+            larger = _larger(model, output, target)
+        magnified = (larger * values).unbind(1)
+    last = len(magnified) - 1
+    slopes = [
+        torch.autograd.grad(value.sum(), leaves, retain_graph=k < last)[0]
+        for k, value in enumerate(magnified)
+    ]
+    return leaves[0].detach(), torch.stack(slopes, 1) / larger[..., None, None], output
 
 
 def _larger(model: nn.Module, output: Any, target: Target) -> Tensor:
-    """Powers of two [B] that keep a gradient from vanishing in half precision: of a confident model it is p (1 − p)."""
-    logits, config = logits_of(output, target.position).detach(), network(model).config
+    """Powers of two [B, K] that keep a gradient from vanishing in half precision.
+
+    Of a confident model it is p (1 − p).
+    """
+    logits = target_logits(output, target).detach()
+    config = network(model).config
     if output.logits.dtype.itemsize >= 4 or kind_of(config, logits.shape[-1]) == "value":
-        return torch.ones_like(logits[:, 0])
+        return torch.ones_like(logits[..., 0])
     chances = probabilities(logits, config)
     slopes = Target().of(chances * (1 - chances), target.chosen(logits))
     return slopes.clamp_min(2.0**-40).log2().neg().floor().exp2()
 
 
-def _value(model: nn.Module, output: Any, target: Target, of: Of) -> Tensor:
-    logits = logits_of(output, target.position)
+def _values(model: nn.Module, output: Any, target: Target, of: Of) -> Tensor:
+    """What is explained, a probability or a logit: [B, K]."""
+    logits = target_logits(output, target)
     values = probabilities(logits, network(model).config) if of == "probability" else logits
     return target.of(values, target.chosen(logits))
 
@@ -186,10 +235,10 @@ def _start(
 
 
 def aggregated(x: Tensor, aggregate: Aggregate, inputs: Inputs) -> Tensor:
-    """One number per token: [B, T, D] -> [B, T]."""
+    """One number per token: [B, K, T, D] -> [B, K, T]."""
     x = x.to(torch.promote_types(x.dtype, torch.float32))
     if aggregate == "l2":
         scores = torch.linalg.vector_norm(x, dim=-1)
     else:
         scores = x.abs().mean(-1) if aggregate == "mean_abs" else x.sum(-1)
-    return torch.where(inputs.mask, scores, 0)
+    return torch.where(inputs.mask[:, None], scores, 0)

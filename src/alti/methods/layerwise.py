@@ -1,14 +1,13 @@
 """What the methods share that draw one map per layer and multiply them through the layers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from alti._errors import UnsupportedModelError
-from alti.methods.registry import Inputs, Scores, Target
-from alti.mix.contributions import roll
+from alti.methods.types import Inputs, Scores, Target
 from alti.read.block import Block
 from alti.read.walk import Through, walk
 
@@ -26,18 +25,31 @@ def layerwise(
     rescale: bool = False,
     last_only: bool = False,
 ) -> Scores:
-    """Draw a map of every block; the scores are the target's row of their product (or of the last one alone)."""
-    lean = (
-        not layers and target.position is not None
-    )  # of the last block only the target's rows are drawn
+    """Draw a map of every block; scores are the predictions' rows of their product.
+
+    With `last_only`, rows of the last map alone.
+    """
+    lean = not layers and target.position is not None  # of the last block only those rows are drawn
     maps, last, output = maps_of(model, inputs, draw, through=through, hold_last=lean)
     if last is not None and target.position is not None:
-        row = draw(last.rows(target.position[:, None]))[:, 0]  # [B, T]
+        rows = draw(last.rows(target.position))  # [B, K, T]
     else:
-        row = roll(target.rows(inputs).to(maps[-1]), maps[-1:])
+        rows = _multiplied(target.rows(inputs).to(maps[-1]), maps[-1:])
     below = maps if lean else maps[:-1]
-    tokens = row if last_only else roll(row, below, rescale=rescale)
+    tokens = rows if last_only else _multiplied(rows, below, rescale=rescale)
     return Scores(tokens, torch.stack(maps) if layers else None, output)
+
+
+def _multiplied(rows: Tensor, maps: Sequence[Tensor], *, rescale: bool = False) -> Tensor:
+    """Rows [B, K, T] of a rollout without the others: rows · C^L · … · C^1.
+
+    With `rescale` each row is divided by its maximum at each layer: for maps without a common sum.
+    """
+    for contribution in reversed(maps):
+        rows = rows @ contribution
+        if rescale:
+            rows = rows / rows.amax(-1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)
+    return rows
 
 
 def maps_of(
@@ -48,7 +60,7 @@ def maps_of(
     through: Through = None,
     hold_last: bool = False,
 ) -> tuple[list[Tensor], Block | None, Any]:
-    """A map of every block and the model's output; with `hold_last`, the last block itself instead of its map."""
+    """A map of every block and the model's output; with `hold_last`, the last block itself."""
     maps: list[Tensor] = []
     held: list[Block] = []
 

@@ -1,41 +1,45 @@
 """Signed, class-specific attributions from the linear view of a model."""
 
+from collections.abc import Iterator, Sequence
+
 import torch
 from torch import Tensor, nn
 
 from alti.methods.layerwise import maps_of
-from alti.methods.logits import contrast, logits_of, require_finite
+from alti.methods.logits import contrast, require_finite, target_logits
 from alti.methods.proofs import prove_complete
-from alti.methods.registry import Inputs, Scores, Target, method
+from alti.methods.registry import method
+from alti.methods.types import Inputs, Scores, Target
 from alti.mix.contributions import contributions
 from alti.read.linear_view import View, gap, linear_view, require_complete
 from alti.read.modules import network
 
 
-@method
+@method(class_specific=True, signed=True)
 def linear(model: nn.Module, inputs: Inputs, target: Target) -> Scores:
-    """Linear: each token's exact signed effect on the class, with attention, norms and activations held constant.
+    """Linear: exact signed effects on the class, with attention, norms and activations constant.
 
-    The class is read as its logit against the mean of the others, or against the one that was named. What biases carry
-    is the result's `remainder`; scores and biases are checked to make up the class (but in models whose biases are
-    frozen).
+    The class is read as its logit against the mean of the others, or against the one that was
+    named. What biases carry is the result's `remainder`; scores and biases are checked to make up
+    the class (but in models whose biases are frozen).
     """
     view = linear_view(model, inputs.tensors)
-    value = _contrast(model, view, target)
+    values = _contrast(model, view, target)  # [B, K]
     vectors = [view.start, *(view.biases or [])]
-    slopes = torch.autograd.grad(value.sum(), vectors, allow_unused=True)
-    if view.biases is not None:
-        near = target.against is not None  # two logits can be large and their difference small
-        least = (
-            float(logits_of(view.output, target.position).detach().abs().amax()) if near else 0.0
-        )
-        require_complete(gap(value.sum(), zip(slopes, vectors, strict=True), least), model)
-    scores = _products(slopes[0], view)
-    rest = value.detach().to(scores) - scores.sum(-1)  # padding has no effect
-    return Scores(scores.where(inputs.mask, 0), output=view.output, extra={"remainder": rest})
+    least = _least(view, target)
+    scores = []
+    for value, slopes in _gradients(values, vectors):
+        if view.biases is not None:
+            pairs = zip(slopes, vectors, strict=True)
+            require_complete(gap(value.sum(), pairs, least), model)
+        scores.append(_products(slopes[0], view))
+    tokens = torch.stack(scores, 1)
+    remainder = values.detach().to(tokens) - tokens.sum(-1)  # padding has no effect
+    tokens = tokens.where(inputs.mask[:, None], 0)
+    return Scores(tokens, output=view.output, extra={"remainder": remainder})
 
 
-@method
+@method(class_specific=True, signed=True)
 def absence(
     model: nn.Module,
     inputs: Inputs,
@@ -45,56 +49,80 @@ def absence(
     response: float = 0.1,
     messages: float = 0.5,
 ) -> Scores:
-    """Absence: what speaks for the class and would leave with the token; signed, the first choice for one class.
+    """Absence: what speaks for the class and would leave with the token; the first choice.
 
-    Two views of a missing token, each divided by its ℓ1 norm: its vector's effect, what attention carries counting
-    `value` and what attention answers counting `response`; and, `messages` times, all that it sent, replaced by what
-    the others send.
+    Two views of a missing token, each divided by its ℓ1 norm: its vector's effect, what attention
+    carries counting `value` and what attention answers counting `response`; and, `messages` times,
+    all that it sent, replaced by what the others send.
     """
     prove_complete(model, inputs.tensors, inputs.mask, target.position)
     view = linear_view(model, inputs.tensors, value=value, response=response)
-    spoken = _contrast(model, view, target)
-    slope, *slopes = torch.autograd.grad(
-        spoken.sum(), [view.start, *(sent.mixed for sent in view.messages)]
-    )
-    vectors = _products(slope, view)
-    sent = torch.stack(
-        [m.losses(s).sum(1) for m, s in zip(view.messages, slopes, strict=True)]
-    ).sum(0)
-    parts = [_shares(x.where(inputs.mask, 0)) for x in (vectors, sent)]
-    return Scores(parts[0] + messages * parts[1], output=view.output)
+    values = _contrast(model, view, target)
+    sites = [sent.mixed for sent in view.messages]
+    scores = []
+    for _, (slope, *slopes) in _gradients(values, [view.start, *sites]):
+        lost = [sent.losses(own).sum(1) for sent, own in zip(view.messages, slopes, strict=True)]
+        effects = (_products(slope, view), torch.stack(lost).sum(0))
+        own, sent = (_shares(effect.where(inputs.mask, 0)) for effect in effects)
+        scores.append(own + messages * sent)
+    return Scores(torch.stack(scores, 1), output=view.output)
 
 
-@method
+@method(class_specific=True, signed=True)
 def alti_logit(model: nn.Module, inputs: Inputs, target: Target, *, kernel: str = "auto") -> Scores:
-    """ALTI-logit: signed effects of the messages that attention carries, traced back to the input with ALTI."""
+    """ALTI-logit: signed effects of attention's messages, traced back to the input with ALTI."""
     prove_complete(model, inputs.tensors, inputs.mask, target.position)
     maps, *_ = maps_of(
         model, inputs, lambda block: contributions(block, kernel=kernel), hold_last=True
     )
     view = linear_view(model, inputs.tensors)
-    value = _contrast(model, view, target)
-    slopes = torch.autograd.grad(value.sum(), [messages.mixed for messages in view.messages])
-    dtype = torch.promote_types(value.dtype, torch.float32)
-    scores = torch.zeros_like(
-        inputs.mask, dtype=dtype
-    )  # Σ_l Σ_ij S^l_ij R^{l−1}_jk, from the last layer down
+    values = _contrast(model, view, target)
+    sites = [sent.mixed for sent in view.messages]
+    scores = [_traced(view, slopes, maps, inputs) for _, slopes in _gradients(values, sites)]
+    return Scores(torch.stack(scores, 1).where(inputs.mask[:, None], 0), output=view.output)
+
+
+def _traced(view: View, slopes: Sequence[Tensor], maps: list[Tensor], inputs: Inputs) -> Tensor:
+    """Σ_l Σ_ij S^l_ij R^{l−1}_jk, from the last layer down: [B, T]."""
+    dtype = torch.promote_types(slopes[0].dtype, torch.float32)
+    scores = torch.zeros_like(inputs.mask, dtype=dtype)
     for layer in reversed(range(len(slopes))):
-        sent = (
-            view.messages[layer].effects(slopes[layer]).sum(1)
-        )  # [B, T]  by each source, to all targets
-        above = (scores[:, None] @ maps[layer].to(scores))[:, 0] if layer < len(maps) else 0
+        sent = view.messages[layer].effects(slopes[layer]).sum(1)  # by each source, to all targets
+        above: Tensor | int = 0
+        if layer < len(maps):
+            above = (scores[:, None] @ maps[layer].to(scores))[:, 0]
         scores = above + sent
-    return Scores(scores.where(inputs.mask, 0), output=view.output)
+    return scores
 
 
 def _contrast(model: nn.Module, view: View, target: Target) -> Tensor:
+    """What speaks for each prediction, in the graph: [B, K]."""
     with torch.enable_grad():
-        logits = logits_of(view.output, target.position)
+        logits = target_logits(view.output, target)
         require_finite(logits.detach())
         index = target.chosen(logits)
-        alone = target.against is None
-        return contrast(logits, index, network(model).config) if alone else target.of(logits, index)
+        if target.against is None:
+            return contrast(logits, index, network(model).config)
+        return target.of(logits, index)
+
+
+def _gradients(
+    values: Tensor, vectors: Sequence[Tensor]
+) -> Iterator[tuple[Tensor, tuple[Tensor, ...]]]:
+    """The values [B] of one prediction after another, and their gradients at some vectors."""
+    last = values.shape[1] - 1
+    for k, value in enumerate(values.unbind(1)):
+        yield (
+            value,
+            torch.autograd.grad(value.sum(), vectors, retain_graph=k < last, allow_unused=True),
+        )
+
+
+def _least(view: View, target: Target) -> float:
+    """What is rounded on the way to a contrast: two logits can be large, their difference small."""
+    if target.against is None:
+        return 0.0
+    return float(target_logits(view.output, target).detach().abs().amax())
 
 
 def _products(slope: Tensor, view: View) -> Tensor:

@@ -3,25 +3,26 @@
 from torch import nn
 
 from alti.methods.layerwise import layerwise
-from alti.methods.registry import Inputs, Scores, Target, method
+from alti.methods.registry import method
+from alti.methods.types import Inputs, Scores, Target
 from alti.mix import contributions as mixing
 
 
-@method
+@method(recordable=True)
 def norms(
     model: nn.Module, inputs: Inputs, target: Target, *, kernel: str = "auto", layers: bool = True
 ) -> Scores:
-    """Norms: ℓ2 length of each token's vector, rows divided by their sum, multiplied through the layers."""
+    """Norms: ℓ2 length of each token's vector, rows divided by their sum, through all layers."""
     return layerwise(
         model, inputs, target, lambda block: mixing.norms(block, kernel=kernel), layers=layers
     )
 
 
-@method
+@method(recordable=True, second_norm=True, shares=False)
 def globenc(
     model: nn.Module, inputs: Inputs, target: Target, *, kernel: str = "auto", layers: bool = True
 ) -> Scores:
-    """Globenc: ℓ2 length behind the second norm, multiplied through the layers (post-norm families only)."""
+    """Globenc: ℓ2 length behind the second norm, through all layers (post-norm families only)."""
     return layerwise(
         model,
         inputs,

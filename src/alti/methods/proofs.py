@@ -1,16 +1,17 @@
-"""What is proved about a model before it is explained; not again while the model, its hooks and its attention stay."""
+"""What is proved about a model before it is explained, once while the model stays as it is."""
 
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from torch import Tensor, nn
+from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
 
 from alti.methods.logits import logits_of, require_finite
 from alti.read.cuda_capture import capturing
 from alti.read.exactness import require_same, untouched
 from alti.read.linear_view import completeness, require_complete
-from alti.read.modules import network
+from alti.read.modules import family_of, network
 from alti.read.walk import check
 
 TOKENS = 16  # of a text that a model's structure is proved on
@@ -18,8 +19,8 @@ TOKENS = 16  # of a text that a model's structure is proved on
 _proved: WeakKeyDictionary[nn.Module, set[Hashable]] = WeakKeyDictionary()
 
 
-def prove_once(model: nn.Module, what: Hashable, proof: Callable[[], None]) -> None:
-    """Run a proof unless it was given before for this model as it is; not while CUDA records what is done."""
+def prove_once(model: nn.Module, what: Hashable, proof: Callable[[], object]) -> None:
+    """Run a proof, unless it was given for this model as it is; not inside a CUDA graph capture."""
     if capturing():
         return
     known = _proved.setdefault(network(model), set())
@@ -30,27 +31,39 @@ def prove_once(model: nn.Module, what: Hashable, proof: Callable[[], None]) -> N
 
 
 def _state(model: nn.Module) -> Hashable:
-    """What a proof depends on; hooks of the whole model are left out: they see what comes in and goes out."""
+    """What a proof depends on: attention, dtype, the family's entry, and all hooks.
+
+    Hooks of the whole model are left out: they see what comes in and goes out. So are those that
+    transformers adds once to read hidden states.
+    """
     inner = network(model)
     parts = (module for module in inner.modules() if module is not inner)
-    hooks = tuple(
-        number for part in parts for number in (*part._forward_hooks, *part._forward_pre_hooks)
-    )
-    return inner.config._attn_implementation, inner.dtype, hooks
+    hooks = [
+        number
+        for part in parts
+        for number, hook in (*part._forward_hooks.items(), *part._forward_pre_hooks.items())
+        if not getattr(hook, "__module__", "").startswith("transformers.")
+    ]
+    everywhere = (*_global_forward_hooks, *_global_forward_pre_hooks)
+    settings = inner.config._attn_implementation, inner.dtype, family_of(inner)
+    return *settings, tuple(hooks), everywhere
 
 
 def prove_structure(model: nn.Module, tensors: Mapping[str, Tensor], mask: Tensor) -> None:
-    """Prove with `alti.check`, on the first tokens of a batch's first text, that a model is what its entry says."""
+    """Prove with `alti.check` that a model is what its entry in FAMILIES says.
+
+    On the first tokens of the batch's first text.
+    """
+    if capturing():
+        return
+    bits = (min(int(mask[0].sum()), TOKENS) - 1).bit_length()  # one token proves nothing about two
     base = network(model).base_model
-    prove_once(model, "structure", lambda: _checked(base, first_text(tensors, mask, TOKENS)))
-
-
-def _checked(base: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    check(base, tensors)
+    text = first_text(tensors, mask, TOKENS)
+    prove_once(model, ("structure", bits), lambda: check(base, text))
 
 
 def prove_output(method: str, output: Any, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Prove that a method which read the model saw the output of the untouched one, for each kind of mask."""
+    """Prove that a method saw the output of the untouched model, for each kind of mask."""
     if output is None or capturing():
         return
     mask = tensors.get("attention_mask")
@@ -65,17 +78,14 @@ def prove_output(method: str, output: Any, model: nn.Module, tensors: Mapping[st
 def prove_complete(
     model: nn.Module, tensors: Mapping[str, Tensor], mask: Tensor, position: Tensor | None
 ) -> None:
-    """Prove on a batch's first text that the linear view accounts for what the model predicts."""
-    prove_once(
-        model,
-        "complete",
-        lambda: require_complete(missing(model, first_text(tensors, mask), position), model),
-    )
+    """Prove on the batch's first text that the linear view accounts for a prediction [B, K]."""
+    first = None if position is None else position[:1, 0]
+    text = first_text(tensors, mask)
+    prove_once(model, "complete", lambda: require_complete(missing(model, text, first), model))
 
 
 def missing(model: nn.Module, tensors: Mapping[str, Tensor], position: Tensor | None) -> Tensor:
-    """How much of what a model predicts for one text its linear view cannot account for (`alti.linear`)."""
-    position = None if position is None else position[:1]
+    """How much of a prediction about one text the linear view cannot account for."""
     logits = logits_of(untouched(model, tensors), position)
     require_finite(logits)
     index = logits.argmax(-1)
@@ -89,7 +99,7 @@ def missing(model: nn.Module, tensors: Mapping[str, Tensor], position: Tensor | 
 def first_text(
     tensors: Mapping[str, Tensor], mask: Tensor, tokens: int | None = None
 ) -> dict[str, Tensor]:
-    """A batch of its first text alone, without padding: all of it, or its first tokens."""
+    """A batch's first text alone, without padding: all of it, or its first tokens."""
     real = mask[0].nonzero()[:tokens, 0]
     return {
         name: tensor[:1, real] if tensor.shape == mask.shape else tensor[:1]

@@ -1,136 +1,102 @@
-"""What every attribution method takes and returns, and the table of their names."""
+"""The table of attribution methods, what each says about itself, and how one is called by name."""
 
 import inspect
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
-from functools import cache
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, get_args, get_origin, get_type_hints, overload
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from alti._errors import UsageError
 from alti.methods.proofs import prove_output, prove_structure
+from alti.methods.types import Inputs, Scores, Target
+
+Function = Callable[..., Scores]  # (model, inputs, target, *, options) -> Scores
 
 
-@dataclass(frozen=True, slots=True)
-class Inputs:
-    """A padded batch of texts as a model takes it, and what methods must know about its tokens."""
+@dataclass(frozen=True)
+class Method:
+    """A function that scores tokens, and its properties; called like the function."""
 
-    tensors: dict[str, Tensor]  # input_ids, attention_mask, …  [B, T]
-    special: Tensor  # [B, T]  True at special tokens and padding
-    mask_id: int | None = None
-    pad_id: int = 0
+    function: Function
+    class_specific: bool = False  # scores differ from class to class
+    signed: bool | dict[str, str] = False  # negative scores speak against; or: with these options
+    reads_model: bool = True  # chance does not
+    shares: bool = True  # rows of its maps sum to 1
+    second_norm: bool = False  # needs the norm after the feed-forward layer (post-norm families)
+    recordable: bool = False  # reads nothing from a GPU before it is done: can be a CUDA graph
+    many_passes: bool = False  # runs the model many times for a text
+
+    def __call__(self, *args: Any, **options: Any) -> Scores:
+        return self.function(*args, **options)
 
     @property
-    def mask(self) -> Tensor:
-        """True at real tokens: [B, T]."""
-        return self.tensors["attention_mask"].bool()
+    def name(self) -> str:
+        return self.function.__name__
 
-    def cloned(self) -> "Inputs":
-        """The same outside torch.inference_mode, whose tensors no gradient can be taken with."""
-        if not self.special.is_inference():
-            return self
-        return replace(
-            self,
-            tensors={k: t.clone() for k, t in self.tensors.items()},
-            special=self.special.clone(),
-        )
+    @cached_property
+    def summary(self) -> str:
+        """What it does, in one line."""
+        return (inspect.getdoc(self.function) or "").partition("\n")[0]
 
+    @cached_property
+    def draws_maps(self) -> bool:
+        """Whether it draws a map of every layer, which `layers=True` keeps."""
+        return "layers" in inspect.signature(self.function).parameters
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What is explained: which output, read at which position."""
+    @cached_property
+    def options(self) -> dict[str, Any]:
+        """Its own options with their defaults."""
+        parameters = inspect.signature(self.function).parameters.values()
+        own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+        return {name: default for name, default in own.items() if name != "layers"}
 
-    index: Tensor | None = None  # [B]  class or vocabulary id; None: the predicted one
-    position: Tensor | None = None  # [B]  None: the mean of all real positions
-    against: Tensor | None = None  # [B]  the output that it is explained against; None: all others
+    @cached_property
+    def choices(self) -> dict[str, tuple[str, ...]]:
+        """The options that take one of some values, with these."""
+        hints = get_type_hints(self.function).items()
+        return {name: get_args(hint) for name, hint in hints if get_origin(hint) is Literal}
 
-    def cloned(self) -> "Target":
-        """The same outside torch.inference_mode."""
-        return Target(
-            *(None if t is None else t.clone() for t in (self.index, self.position, self.against))
-        )
+    def is_signed(self, options: dict[str, Any]) -> bool:
+        """Whether its scores speak for and against a class, with these options."""
+        if isinstance(self.signed, bool):
+            return self.signed
+        given = {**self.options, **options}
+        return all(given.get(name) == value for name, value in self.signed.items())
 
-    def chosen(self, logits: Tensor) -> Tensor:
-        """The output that is explained, for logits [B, C]: [B]."""
-        return logits.argmax(-1) if self.index is None else self.index
-
-    def of(self, values: Tensor, index: Tensor) -> Tensor:
-        """The entry of values [B, C] that is explained, minus that of its rival where there is one: [B]."""
-        own = values.gather(1, index[:, None])[:, 0]
-        return own if self.against is None else own - values.gather(1, self.against[:, None])[:, 0]
-
-    def rows(self, inputs: Inputs) -> Tensor:
-        """How much the prediction reads of each final position: [B, T], rows sum to 1."""
-        mask = inputs.mask.float()
-        if self.position is None:
-            return mask / mask.sum(-1, keepdim=True)
-        return mask.new_zeros(mask.shape).scatter_(1, self.position[:, None], 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """What a method returns."""
-
-    tokens: Tensor  # [B, T]  padding 0
-    layers: Tensor | None = None  # [L, B, T, T]  a map per layer, for methods that have them
-    output: Any = (
-        None  # the model's output, where the method computed it: saves another forward pass
-    )
-    vectors: Tensor | None = (
-        None  # [B, T, D]  what `tokens` aggregates, for methods with an option `aggregate`
-    )
-    extra: dict[str, Tensor] = field(
-        default_factory=dict
-    )  # [B] each: what there is to say about the whole
-
-
-Method = Callable[..., Scores]  # (model, inputs, target, *, options) -> Scores
 
 METHODS: dict[str, Method] = {}
-_MANY_PASSES: set[Method] = set()
 
 
 @overload
-def method(function: Method) -> Method: ...
+def method(function: Function, /) -> Method: ...
 @overload
-def method(*, many_passes: bool) -> Callable[[Method], Method]: ...
+def method(**properties: Any) -> Callable[[Function], Method]: ...
 def method(
-    function: Method | None = None,
-    *,
-    many_passes: bool = False,
-) -> Method | Callable[[Method], Method]:
-    """Register an attribution method under its function's name.
+    function: Function | None = None, /, **properties: Any
+) -> Method | Callable[[Function], Method]:
+    """Register an attribution method under its function's name, with the properties of `Method`.
 
-    Give `many_passes=True` to one that runs the model many times: the page then computes it only
-    when its user asks.
+    >>> @method(class_specific=True, signed=True)
+    ... def mine(model, inputs, target, *, strength: float = 1.0) -> Scores: ...
     """
 
-    def register(function: Method) -> Method:
-        METHODS[function.__name__] = function
-        if many_passes:
-            _MANY_PASSES.add(function)
-        return function
+    def register(function: Function) -> Method:
+        METHODS[function.__name__] = Method(function, **properties)
+        return METHODS[function.__name__]
 
     return register if function is None else register(function)
 
 
-def takes_many_passes(name: str) -> bool:
-    """Whether a method runs the model many times for one text."""
-    return METHODS[name] in _MANY_PASSES
-
-
-def options_of(name: str) -> dict[str, Any]:
-    """The options of a method with their defaults."""
-    parameters = inspect.signature(METHODS[name]).parameters.values()
-    return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
-
-
-def summary_of(name: str) -> str:
-    """What a method does, in one line."""
-    return (inspect.getdoc(METHODS[name]) or "").partition("\n")[0]
+def named(name: str) -> Method:
+    """A method by its name."""
+    if name not in METHODS:
+        known = ", ".join(sorted(METHODS))
+        raise UsageError(f"method {name!r} does not exist: choose one of {known}")
+    return METHODS[name]
 
 
 def run(
@@ -142,89 +108,63 @@ def run(
     layers: bool = True,
     **options: Any,
 ) -> Scores:
-    """Call a method by name, its options checked, on a model that is proved to be what it is taken for."""
-    known = validate(name, options)
-    asked = {"layers": layers} if "layers" in known else {}
+    """Call a method by name, its options validated, on a model that is proved to be read right."""
+    validate(name, options)
+    return call(METHODS[name], model, inputs, target, layers=layers, **options)
+
+
+def call(
+    chosen: Method,
+    model: nn.Module,
+    inputs: Inputs,
+    target: Target,
+    *,
+    layers: bool = True,
+    **options: Any,
+) -> Scores:
+    """Call a method with options that are known to be right."""
+    kept = {"layers": layers} if chosen.draws_maps else {}
     plain = torch.autocast(inputs.mask.device.type, enabled=False)
-    with (
-        torch.inference_mode(False),
-        torch.enable_grad(),
-        plain,
-    ):  # whatever the caller is in the middle of
+    with torch.inference_mode(False), torch.enable_grad(), plain:  # whatever the caller is in
         inputs, target = inputs.cloned(), target.cloned()
-        if reads_model(name):
+        if chosen.reads_model:
             prove_structure(model, inputs.tensors, inputs.mask)
-        scores = METHODS[name](model, inputs, target, **asked, **options)
-        prove_output(name, scores.output, model, inputs.tensors)
+        scores = chosen(model, inputs, target, **kept, **options)
+        if scores.tokens.dim() != 3:
+            raise UsageError(
+                f"method {chosen.name} returned scores of shape {list(scores.tokens.shape)}: give "
+                "[texts, predictions, tokens]"
+            )
+        prove_output(chosen.name, scores.output, model, inputs.tensors)
         return scores
 
 
-def validate(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Raise UsageError for a method or an option that does not exist; return the options there are."""
-    if name not in METHODS:
-        raise UsageError(
-            f"method {name!r} does not exist: choose one of {', '.join(sorted(METHODS))}"
-        )
-    known = options_of(name)
-    validate_options(
-        f"method {name}", options, {key: value for key, value in known.items() if key != "layers"}
-    )
-    for option, choices in _choices(METHODS[name]).items() if options else ():
+def validate(name: str, options: dict[str, Any]) -> None:
+    """Raise UsageError for a method or an option that does not exist."""
+    chosen = named(name)
+    validate_options(f"method {name}", options, chosen.options)
+    for option, choices in chosen.choices.items() if options else ():
         if option in options and options[option] not in choices:
             raise UsageError(
-                f"method {name} takes {option} as one of {', '.join(choices)}, not {options[option]!r}"
+                f"method {name} takes {option} as one of {', '.join(choices)}, "
+                f"not {options[option]!r}"
             )
-    return known
 
 
-@cache
-def _choices(function: Method) -> dict[str, tuple[str, ...]]:
-    """The options whose type is a Literal, with its values."""
-    return {
-        name: get_args(kind)
-        for name, kind in get_type_hints(function).items()
-        if get_origin(kind) is Literal
-    }
-
-
-def validate_options(what: str, options: dict[str, Any], own: dict[str, Any]) -> None:
-    """Raise UsageError for an option that something does not have, or a value that is not like its default in `own`."""
+def validate_options(what: str, options: dict[str, Any], defaults: dict[str, Any]) -> None:
+    """Raise UsageError for an option that is not in `defaults`, or a value unlike its default."""
     for option, value in options.items():
-        if option not in own:
-            raise UsageError(
-                f"{what} has no option {option!r}: it takes {', '.join(own) or 'none'}"
-            )
-        if not _fits(value, own[option]):
-            like = type(own[option]).__name__
-            raise UsageError(
-                f"{what} takes {option} as {like}, like {own[option]!r}, not {value!r}"
-            )
-
-
-def reads_model(name: str) -> bool:
-    """Whether a method's scores depend on the model at all: chance does not."""
-    return name != "random"
-
-
-def reads_class(name: str) -> bool:
-    """Whether a method explains one class: maps of the layers, and chance, say the same of every class."""
-    return "layers" not in options_of(name) and reads_model(name)
-
-
-def blind(name: str, options: dict[str, Any]) -> str:
-    """Why a method's scores do not speak for or against a class; empty where they do."""
-    if not reads_class(name):
-        return f"{name} is the same for every target"
-    aggregate = {**options_of(name), **options}.get("aggregate", "sum")
-    return (
-        ""
-        if aggregate == "sum"
-        else f"{name} with aggregate={aggregate} says how much, not for or against what"
-    )
+        if option not in defaults:
+            known = ", ".join(defaults) or "none"
+            raise UsageError(f"{what} has no option {option!r}: it takes {known}")
+        default = defaults[option]
+        if not _is_like(value, default):
+            kind = type(default).__name__
+            raise UsageError(f"{what} takes {option} as {kind}, like {default!r}, not {value!r}")
 
 
 def read_options(given: Iterable[str]) -> dict[str, Any]:
-    """Options as users write them, like p=2; a value that is JSON (a number, true, null) is read as such."""
+    """Options as users write them, like p=2; a value that is JSON (a number, true) is read so."""
     options: dict[str, Any] = {}
     for pair in given:
         name, equals, value = pair.partition("=")
@@ -237,14 +177,14 @@ def read_options(given: Iterable[str]) -> dict[str, Any]:
     return options
 
 
-def _fits(value: Any, default: Any) -> bool:
+def _is_like(value: Any, default: Any) -> bool:
     """Whether a value is of the kind that an option's default is."""
-    alike: dict[type, tuple[type, ...]] = {
+    kinds: dict[type, tuple[type, ...]] = {
         bool: (bool,),
         int: (int,),
         float: (int, float),
         str: (str,),
         tuple: (list, tuple),
     }
-    kinds = alike.get(type(default), (object,))
-    return isinstance(value, kinds) and (isinstance(default, bool) or not isinstance(value, bool))
+    allowed = kinds.get(type(default), (object,))
+    return isinstance(value, allowed) and (isinstance(default, bool) or not isinstance(value, bool))

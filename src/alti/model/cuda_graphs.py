@@ -1,7 +1,7 @@
 """Explanations as CUDA graphs: what a method computes is recorded once for a shape, and replayed.
 
-Up to about eight texts of 512 tokens, starting kernels one by one from Python takes a GPU longer than running them. A
-replay starts them all at once.
+Up to about eight texts of 512 tokens, starting kernels one by one from Python takes a GPU longer
+than running them. A replay starts them all at once.
 """
 
 import warnings
@@ -12,30 +12,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from alti import methods
 from alti._errors import UsageError
-from alti.methods import Inputs, Scores, Target
+from alti.methods import Inputs, Method, Scores, Target, call
 from alti.read.cuda_capture import Recording, into
 from alti.read.modules import network, reading
 
-ABLE = (
-    "alti",
-    "alti_ln2",
-    "attention",
-    "attention_rollout",
-    "globenc",
-    "norms",
-)  # read nothing before they are done
 GRAIN = 16  # texts are padded to a multiple, so that lengths come again
 KEPT = 16  # shapes
 WARM = 2  # runs before the one that is captured: they compile kernels and answer what must be known
 
 
 class Recorder:
-    """Runs methods on one model. A shape that comes a second time is recorded, and from then on replayed.
+    """Runs methods on one model. A shape that comes a second time is recorded, then replayed.
 
-    Weights may change in place. When they are replaced, or hooks come or go, everything is recorded anew; other changes
-    of what the model does (a switched adapter, a new config) are not seen.
+    Weights may change in place. When they are replaced, or hooks come or go, everything is
+    recorded anew; other changes of what the model does (a switched adapter, a new config) are not
+    seen.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -46,56 +38,64 @@ class Recorder:
         self.model = model
         self.kept: OrderedDict[Hashable, _Graph] = OrderedDict()  # the one used last comes last
         self.met: set[Hashable] = set()
+        self.unable: set[Hashable] = set()
         self.state: Hashable = None
         self.pool: Any = None  # of memory, that all graphs share
-        self.unable: set[Hashable] = set()
 
-    def run(self, name: str, inputs: Inputs, target: Target, **options: Any) -> Scores:
-        """`alti.methods.run` of the recorder's model."""
-        if _suits(name, inputs):
+    def run(self, method: Method, inputs: Inputs, target: Target, **options: Any) -> Scores:
+        """`alti.methods.call` of the recorder's model."""
+        if _suits(method, inputs):
             with reading, torch.inference_mode(False), torch.cuda.device(inputs.special.device):
-                graph = self._graph(name, inputs, target, options)
+                graph = self._graph(method, inputs, target, options)
                 if graph is not None:
                     return graph.replay(inputs, target)
-        return methods.run(name, self.model, inputs, target, **options)
+        return call(method, self.model, inputs, target, **options)
 
     def _graph(
-        self, name: str, inputs: Inputs, target: Target, options: dict[str, Any]
+        self, method: Method, inputs: Inputs, target: Target, options: dict[str, Any]
     ) -> "_Graph | None":
-        if (state := _state(self.model)) != self.state:
-            for known in (self.kept, self.met, self.unable):
-                known.clear()
-            self.state = state
-        shapes = tuple((key, tensor.shape) for key, tensor in inputs.tensors.items())
-        given = tuple(
-            tensor is not None for tensor in (target.index, target.position, target.against)
-        )
-        key = (name, *sorted(options.items()), *shapes, given)
-        if key in self.unable:
-            return None
+        """The graph of a shape that was met before; None where there is none, or not yet."""
+        self._forget_what_changed()
+        key = _key(method, inputs, target, options)
         graph = self.kept.pop(key, None)
-        if graph is None and key in self.met:
-            if not self.kept:
-                self.pool = (
-                    torch.cuda.graph_pool_handle()
-                )  # one that no graph holds any more cannot be used again
-            try:
-                graph = _Graph(self.model, name, inputs, target, options, self.pool)
-            except RuntimeError as error:
-                self.unable.add(key)
-                why = str(error).partition("\n")[0]
-                warnings.warn(
-                    f"{name} could not be recorded as a graph ({why}): running without",
-                    stacklevel=4,
-                )
-                return None
-        elif graph is None:
-            self.met.add(key)
-            return None
-        self.kept[key] = graph
+        if graph is None and key in self.met and key not in self.unable:
+            graph = self._recorded(key, method, inputs, target, options)
+        self.met.add(key)
+        if graph is not None:
+            self.kept[key] = graph
         if len(self.kept) > KEPT:
             self.kept.popitem(last=False)
         return graph
+
+    def _forget_what_changed(self) -> None:
+        state = _state(self.model)
+        if state != self.state:
+            self.kept.clear()
+            self.met.clear()
+            self.unable.clear()
+            self.state = state
+
+    def _recorded(
+        self,
+        key: Hashable,
+        method: Method,
+        inputs: Inputs,
+        target: Target,
+        options: dict[str, Any],
+    ) -> "_Graph | None":
+        """Capture a graph; what cannot be captured runs without, and warns once."""
+        if not self.kept:  # a pool that no graph holds any more cannot be used again
+            self.pool = torch.cuda.graph_pool_handle()
+        try:
+            return _Graph(self.model, method, inputs, target, options, self.pool)
+        except RuntimeError as error:
+            self.unable.add(key)
+            reason = str(error).partition("\n")[0]
+            warnings.warn(
+                f"{method.name} could not be recorded as a graph ({reason}): running without",
+                stacklevel=5,
+            )
+            return None
 
 
 class _Graph:
@@ -104,7 +104,7 @@ class _Graph:
     def __init__(
         self,
         model: nn.Module,
-        name: str,
+        method: Method,
         inputs: Inputs,
         target: Target,
         options: dict[str, Any],
@@ -112,12 +112,11 @@ class _Graph:
     ) -> None:
         tensors = {key: tensor.clone() for key, tensor in inputs.tensors.items()}
         self.inputs = Inputs(tensors, inputs.special.clone(), inputs.mask_id, inputs.pad_id)
-        self.target, self.recording, self.graph = (
-            target.cloned(),
-            Recording(),
-            torch.cuda.CUDAGraph(),
-        )
-        mask, here = tensors["attention_mask"], torch.cuda.current_stream()
+        self.target = target.cloned()
+        self.recording = Recording()
+        self.graph = torch.cuda.CUDAGraph()
+        mask = tensors["attention_mask"]
+        here = torch.cuda.current_stream()
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch has no types for it
         with into(self.recording):
             side.wait_stream(here)
@@ -125,24 +124,23 @@ class _Graph:
                 mask[:, -1] = 0  # a text with padding takes the way that every text can take
                 for _ in range(WARM):
                     self.recording.answers.clear()
-                    methods.run(name, model, self.inputs, self.target, **options)
+                    call(method, model, self.inputs, self.target, **options)
                 mask.copy_(inputs.tensors["attention_mask"])
             here.wait_stream(side)
             self.recording.captured = True
-            with torch.cuda.graph(
-                self.graph, pool=pool, capture_error_mode="thread_local"
-            ):  # others may go on
-                self.scores = methods.run(name, model, self.inputs, self.target, **options)
+            # other threads may go on
+            with torch.cuda.graph(self.graph, pool=pool, capture_error_mode="thread_local"):
+                self.scores = call(method, model, self.inputs, self.target, **options)
 
     def replay(self, inputs: Inputs, target: Target) -> Scores:
-        for mine, given in zip(
-            _tensors(self.inputs, self.target), _tensors(inputs, target), strict=True
-        ):
+        own = _tensors(self.inputs, self.target)
+        for mine, given in zip(own, _tensors(inputs, target), strict=True):
             mine.copy_(given)
         self.graph.replay()
         for judge in self.recording.judges:
             judge()
-        layers, output = self.scores.layers, self.scores.output
+        layers = self.scores.layers
+        output = self.scores.output
         copied = {key: value.clone() for key, value in output.items() if isinstance(value, Tensor)}
         return Scores(
             self.scores.tokens.clone(),
@@ -151,8 +149,18 @@ class _Graph:
         )
 
 
-def _suits(name: str, inputs: Inputs) -> bool:
-    return name in ABLE and inputs.special.is_cuda and "attention_mask" in inputs.tensors
+def _suits(method: Method, inputs: Inputs) -> bool:
+    return method.recordable and inputs.special.is_cuda and "attention_mask" in inputs.tensors
+
+
+def _key(
+    method: Method, inputs: Inputs, target: Target, options: dict[str, Any]
+) -> tuple[Hashable, ...]:
+    """What a graph is recorded for: the method with its options, and all shapes."""
+    shapes = tuple((name, tensor.shape) for name, tensor in inputs.tensors.items())
+    targets = (target.index, target.position, target.against)
+    given = tuple(None if tensor is None else tensor.shape for tensor in targets)
+    return (method.name, *sorted(options.items()), *shapes, given)
 
 
 def _tensors(inputs: Inputs, target: Target) -> list[Tensor]:

@@ -2,6 +2,7 @@
 
 import operator
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -91,6 +92,25 @@ class Head:
                 f"the text has {len(masks)} mask tokens, expected one: put it in, or give position="
             )
         return last if self.kind == "causal" else None
+
+    def positions(self, ids: list[int], special: list[bool], asked: Any) -> tuple[int, ...]:
+        """The positions of several predictions about one text; "all": every token but special ones."""
+        if self.kind == "sequence":
+            raise UsageError(
+                f"positions = {asked!r} was given, but a sequence classifier reads its own: leave "
+                "it out"
+            )
+        if isinstance(asked, str) and asked == "all":
+            places = tuple(i for i, added in enumerate(special) if not added)
+            if not places:
+                raise UsageError("positions = 'all', but the text has special tokens only")
+            return places
+        if isinstance(asked, str) or not isinstance(asked, Iterable):
+            raise UsageError(f"positions = {asked!r} is no list of numbers: give one, or 'all'")
+        chosen = tuple(self.position(ids, None, place) for place in asked)
+        if not chosen:
+            raise UsageError("positions is empty: give at least one, or 'all'")
+        return tuple(place for place in chosen if place is not None)
 
     def _pooled(self, ids: list[int]) -> int | None:
         """Found as the model itself finds it."""

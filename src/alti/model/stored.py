@@ -1,54 +1,294 @@
-"""An attribution as plain data, for JSON and files: what may be in it, and a checksum over it."""
+"""Results as plain data, for JSON and files: what may stand in them, and a checksum over it.
+
+Format 2 holds K predictions about one source; format 1 held one, its fields side by side, and is
+still read.
+"""
 
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as packed
 from torch import Tensor
 
+from alti._errors import AltiError, LoadError
+from alti._files import require_file, write_whole
+from alti.model.source import Group, Source
 from alti.model.words import HALF
 
-TENSORS = {"scores": 1, "special": 1, "layers": 3}  # with their dimensions
+FORMAT = 2  # a reader refuses what is newer than itself
+TENSORS = {"scores": 2, "special": 1, "layers": 3}  # with their dimensions
 DTYPES = {name: getattr(torch, name) for name in ("float16", "bfloat16", "float32", "float64")}
-LISTS = ("tokens", "segments", "cut")
 DEPTH = 100  # of lists in options; Python's own JSON gives up near 1,000
+CLASSES = {"attribution": "Attribution", "attributions": "Attributions"}
+OLD: dict[str, Any] = {  # the fields of format 1; those without a default have none here
+    "text": ...,
+    "tokens": ...,
+    "offsets": ...,
+    "scores": ...,
+    "special": ...,
+    "method": ...,
+    "label": None,
+    "probability": None,
+    "layers": None,
+    "target": None,
+    "position": None,
+    "text_pair": None,
+    "segments": [],
+    "cut": [],
+    "model": "",
+    "options": {},
+    "extra": {},
+}
 
 
-def name_of(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+@dataclass(slots=True)
+class Content:
+    """Everything that a result holds."""
+
+    kind: str  # attribution or attributions
+    source: dict[str, Any]
+    predictions: list[dict[str, Any]]  # K
+    scores: Tensor  # [K, T]
+    layers: Tensor | None
+    method: str
+    model: str
+    options: dict[str, Any]
+    extra: list[dict[str, float]]  # K
 
 
-def fields_of(plain: dict[str, Any], dtype: str) -> dict[str, Any]:
-    """The fields of an attribution from plain data (or tensors), of the types that it declares.
+def source_fields(source: Source) -> dict[str, Any]:
+    """A source as plain data, but for its tensor."""
+    fields = {name: getattr(source, name) for name in SOURCE}
+    groups = [{**asdict(part), "span": list(part.span)} for part in source.groups]
+    return {**fields, "groups": groups}
 
-    A value of a wrong type stays as it is: `require` refuses it.
-    """
-    fields = dict(plain)
-    for name, depth in TENSORS.items():
-        kind = torch.bool if name == "special" else DTYPES[dtype]
-        if fields.get(name) is not None:
-            fields[name] = _tensor(fields[name], depth, kind)
-    for name in LISTS:
-        if isinstance(fields.get(name), list):
-            fields[name] = tuple(fields[name])
-    if _is_list(fields["offsets"]) and all(map(_is_list, fields["offsets"])):
-        fields["offsets"] = tuple(map(tuple, fields["offsets"]))
-    if _is_number(fields.get("probability")):
-        fields["probability"] = float(fields["probability"])
+
+def fields_of(prediction: Any) -> dict[str, Any]:
+    return asdict(prediction)
+
+
+def source_of(content: Content) -> Source:
+    """The source that a content holds."""
+    fields = dict(content.source)
+    groups = (
+        Group(part["name"], part["segment"], tuple(part["span"])) for part in fields["groups"]
+    )
+    for name in ("texts", "tokens", "segments", "ids", "cut"):
+        fields[name] = tuple(fields[name])
+    offsets = tuple((start, end) for start, end in fields["offsets"])
+    return Source(**{**fields, "groups": tuple(groups), "offsets": offsets})
+
+
+def to_dict(content: Content, *, checksum: bool) -> dict[str, Any]:
+    """Lists, numbers and strings; AltiError where JSON has no such number."""
+    _require(content)
+    sums = {"checksum": _checksum(content)} if checksum else {}
+    plain = _texts(content)
+    plain["source"]["special"] = content.source["special"].tolist()
+    plain["scores"] = content.scores.tolist()
+    plain["layers"] = None if content.layers is None else content.layers.tolist()
+    return {**plain, **sums}
+
+
+def _require(content: Content) -> None:
+    try:
+        _check(content)
+    except ValueError as error:
+        raise AltiError(f"this {content.kind[:11]} cannot be stored: its {error}") from None
+
+
+def _texts(content: Content) -> dict[str, Any]:
+    """All but the tensors, as JSON has it."""
+    source = {name: value for name, value in content.source.items() if name != "special"}
+    return {
+        "format": FORMAT,
+        "kind": content.kind,
+        "dtype": _name(content.scores.dtype),
+        "source": source,
+        "predictions": content.predictions,
+        "method": content.method,
+        "model": content.model,
+        "options": content.options,
+        "extra": content.extra,
+    }
+
+
+def from_dict(plain: Any, kind: str) -> Content:
+    """The content of plain data of either format, checked; LoadError for what cannot be right."""
+    try:
+        return _from_dict(plain, kind)
+    except ValueError as error:
+        raise LoadError(f"attribution {error}: it was not written by alti, or is damaged") from None
+
+
+def _from_dict(plain: Any, kind: str) -> Content:
+    if not isinstance(plain, dict) or not all(isinstance(key, str) for key in plain):
+        raise ValueError("is not an object with named fields")
+    plain = dict(plain)
+    version = plain.pop("format", None)
+    if type(version) is not int or version not in (1, FORMAT):
+        raise LoadError(
+            f"attribution has format {_shown(version)}, and this version of alti reads 1 and "
+            f"{FORMAT}: update alti"
+        )
+    if version == 1:
+        plain = _upgraded(plain)
+    given = plain.pop("checksum", "")
+    content = _content(plain, kind)
+    _check(content)
+    if given not in ("", _checksum(content)):
+        raise LoadError("attribution does not match its checksum: it was changed or damaged")
+    return content
+
+
+def _upgraded(plain: dict[str, Any]) -> dict[str, Any]:
+    """The fields of format 1 where format 2 has them."""
+    dtype = plain.pop("dtype", "float32")
+    _require_fields(plain, OLD)
+    old = {**{name: value for name, value in OLD.items() if value is not ...}, **plain}
+    pair = old["text_pair"]
+    if not (pair is None or _is_text(pair)):
+        raise ValueError("text_pair is not a text or null")
+    names = ("tokens", "offsets", "special", "segments", "cut")
+    source = {name: old[name] for name in names}
+    source["texts"] = [old["text"]] if pair is None else [old["text"], pair]
+    prediction = {name: old[name] for name in ("label", "probability", "position")}
+    scores = old["scores"]
+    if isinstance(scores, Tensor):
+        scores = scores[None] if scores.dim() == 1 else None
+    return {
+        "kind": "attribution",
+        "dtype": dtype,
+        "source": source,
+        "predictions": [{**prediction, "index": old["target"]}],
+        "scores": scores if isinstance(scores, Tensor) else [scores],
+        "extra": [old["extra"]],
+        **{name: old[name] for name in ("layers", "method", "model", "options")},
+    }
+
+
+def _require_fields(plain: dict[str, Any], fields: dict[str, Any], what: str = "") -> None:
+    if unknown := sorted(plain.keys() - fields.keys()):
+        names = ", ".join(ascii(str(name)[:40])[1:-1] for name in unknown[:5])
+        raise LoadError(f"attribution has unknown fields {names}: update alti")
+    required = {name for name, value in fields.items() if value is ...}
+    if lacking := sorted(required - plain.keys()):
+        raise ValueError(f"lacks {', '.join(lacking)}{what}")
+
+
+def _content(plain: dict[str, Any], kind: str) -> Content:
+    """Plain data as a content; values of a wrong type stay as they are, and `_check` refuses them."""
+    _require_fields(plain, TOP)
+    plain = {**{name: value for name, value in TOP.items() if value is not ...}, **plain}
+    if not isinstance(plain["kind"], str) or plain["kind"] not in CLASSES:
+        raise ValueError(f"kind {_shown(plain['kind'])} is none of {', '.join(CLASSES)}")
+    if plain["kind"] != kind:
+        right = CLASSES[plain["kind"]]
+        raise LoadError(f"this file or dict holds {plain['kind']}: read it with alti.{right}")
+    dtype = plain["dtype"]
+    if not isinstance(dtype, str) or dtype not in DTYPES:
+        raise ValueError(f"dtype {_shown(dtype)} is none of {', '.join(DTYPES)}")
+    source = _filled(plain["source"], SOURCE, " of the source")
+    source["special"] = _tensor(source["special"], 1, torch.bool)
+    predictions = plain["predictions"]
+    if _is_list(predictions):
+        predictions = [_prediction(one) for one in predictions]
+    scores = _tensor(plain["scores"], 2, DTYPES[dtype])
+    layers = plain["layers"]
+    if layers is not None:
+        layers = _tensor(layers, 3, DTYPES[dtype])
+    named = (plain[name] for name in ("method", "model", "options", "extra"))
+    content = Content(kind, source, predictions, scores, layers, *named)
+    if isinstance(scores, Tensor) and scores.dtype != DTYPES[dtype]:
+        raise ValueError(f"scores is {scores.dtype}, not {dtype}")
+    return content
+
+
+def _prediction(value: Any) -> dict[str, Any]:
+    fields = _filled(value, PREDICTION, " of a prediction")
+    if _is_number(fields["probability"]):
+        fields["probability"] = float(fields["probability"])  # JavaScript writes 1.0 as 1
     return fields
+
+
+def _filled(value: Any, fields: dict[str, Any], what: str) -> dict[str, Any]:
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise ValueError(f"is not an object with named fields{what}")
+    _require_fields(value, fields, what)
+    return {**{name: default for name, default in fields.items() if default is not ...}, **value}
+
+
+def save(content: Content, path: str | Path) -> None:
+    """One safetensors file whose header holds the texts as JSON. No pickle."""
+    _require(content)
+    tensors = {"scores": content.scores, "special": content.source["special"]}
+    if content.layers is not None:
+        tensors["layers"] = content.layers
+    tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    header = {"alti": json.dumps(_texts(content)), "checksum": _checksum(content)}
+    write_whole(path, packed(tensors, header))
+
+
+def load(path: str | Path, kind: str) -> Content:
+    """What save() wrote, or what it wrote in format 1."""
+    written = f"a file written by {CLASSES[kind]}.save"
+    require_file(path, written)
+    try:
+        with safe_open(path, "pt") as file:
+            header = dict(file.metadata() or {})
+            plain = json.loads(header.pop("alti"))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # no dict
+        content = from_dict(_joined(plain, tensors, header), kind)
+    except LoadError as error:
+        raise LoadError(f"{path}: {error}") from None
+    except (OSError, SafetensorError, KeyError, ValueError, TypeError, RecursionError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise LoadError(f"{path} is not {written} ({reason})") from None
+    return _owned(content)
+
+
+def _joined(plain: Any, tensors: dict[str, Tensor], header: dict[str, str]) -> dict[str, Any]:
+    """The texts and the tensors of a file, as to_dict has them."""
+    if not isinstance(plain, dict) or header.keys() - {"checksum"} or tensors.keys() - TENSORS:
+        raise ValueError("its header or its tensors are not what alti writes")
+    if plain.get("format") == 1:
+        return {**plain, **tensors, **header}
+    if "checksum" not in header:
+        raise ValueError("it has no checksum")
+    special = {"special": tensors.pop("special")} if "special" in tensors else {}
+    source = plain.get("source")
+    source = {**source, **special} if isinstance(source, dict) else source
+    return {**plain, **tensors, **header, "source": source}
+
+
+def _owned(content: Content) -> Content:
+    """The same with tensors of its own: those of an open file would change with it."""
+    special = content.source["special"].clone()
+    return replace(
+        content,
+        source={**content.source, "special": special},
+        scores=content.scores.clone(),
+        layers=None if content.layers is None else content.layers.clone(),
+    )
 
 
 def _tensor(value: Any, depth: int, dtype: torch.dtype) -> Any:
     """Nested lists as a tensor; anything else is given back."""
     if isinstance(value, Tensor):
         return value
-    leaves, nested = value, _is_list(value)
+    leaves = value
+    nested = _is_list(value)
     for _ in range(depth - 1):
-        if nested := nested and all(map(_is_list, leaves)):
+        nested = nested and all(map(_is_list, leaves))
+        if nested:
             leaves = list(chain.from_iterable(leaves))
     allowed = {bool} if dtype == torch.bool else {int, float}
     if not nested or not set(map(type, leaves)) <= allowed:
@@ -59,65 +299,88 @@ def _tensor(value: Any, depth: int, dtype: torch.dtype) -> Any:
         return value
 
 
-def require(found: Any) -> None:
+def _check(content: Content) -> None:
     """Raise a ValueError that names the first field which cannot be right."""
-    for name, (is_right, expected) in RULES.items():
-        if not is_right(getattr(found, name)):
-            raise ValueError(f"{name} is not {expected}")
-    count = len(found.tokens)
+    for rules, fields in _checked(content):
+        for name, (is_right, expected) in rules.items():
+            if not is_right(fields[name]):
+                raise ValueError(f"{name} is not {expected}")
+    source = content.source
+    count = len(source["tokens"])
+    _check_sizes(content, count)
+    _check_numbers(content)
+    _check_places(source)
+    for prediction in content.predictions:
+        if prediction["position"] is not None and prediction["position"] >= count:
+            raise ValueError(f"position {prediction['position']} is behind the last token")
+
+
+def _checked(content: Content) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    top = {name: getattr(content, name) for name in TOP_RULES}
+    pairs = [(SOURCE_RULES, content.source), (TOP_RULES, top)]
+    if not _is_list(content.predictions) or not content.predictions:
+        raise ValueError("predictions is not a list of objects")
+    return pairs + [(PREDICTION_RULES, one) for one in content.predictions]
+
+
+def _check_sizes(content: Content, count: int) -> None:
+    predictions = len(content.predictions)
+    source = content.source
+    if content.scores.shape != (predictions, count):
+        raise ValueError(f"scores is not {NUMBERS}")
+    if len(content.extra) != predictions:
+        raise ValueError(f"extra is not {TOP_RULES['extra'][1]}")
     for name, expected in SIZES.items():
-        if len(getattr(found, name)) != count and (name != "segments" or found.segments):
+        optional = name in ("segments", "ids", "groups")
+        if len(source[name]) != count and not (optional and not len(source[name])):
             raise ValueError(f"{name} is not {expected}")
-    if found.layers is not None and found.layers.shape[1:] != (count, count):
-        raise ValueError(f"layers is not {RULES['layers'][1]}")
-    _require_numbers(found)
-    _require_places(found)
+    if content.layers is not None and content.layers.shape[1:] != (count, count):
+        raise ValueError(f"layers is not {TOP_RULES['layers'][1]}")
 
 
-def _require_numbers(found: Any) -> None:
+def _check_numbers(content: Content) -> None:
     """Finite ones, of one dtype; after their shapes, so that a wrong size is never read."""
-    for name, tensor in (("scores", found.scores), ("layers", found.layers)):
+    for name, tensor in (("scores", content.scores), ("layers", content.layers)):
         if tensor is None:
             continue
         if not tensor.isfinite().all():
-            raise ValueError(f"{name} is not {RULES[name][1]}")
-        if tensor.dtype != found.scores.dtype:
-            raise ValueError(f"{name} is {tensor.dtype}, but scores is {found.scores.dtype}")
+            raise ValueError(f"{name} is not {TOP_RULES[name][1]}")
+        if tensor.dtype != content.scores.dtype:
+            raise ValueError(f"{name} is {tensor.dtype}, but scores is {content.scores.dtype}")
 
 
-def _require_places(found: Any) -> None:
+def _check_places(source: dict[str, Any]) -> None:
     """Every token lies inside the text that it is of; an added one inside any."""
-    if found.position is not None and found.position >= len(found.tokens):
-        raise ValueError(f"position {found.position} is behind the last token")
-    if 1 in found.segments and found.text_pair is None:
+    ends = [len(text) for text in source["texts"]]
+    if any(segment >= len(ends) for segment in source["segments"]):
         raise ValueError("segments name a second text, and there is none")
-    ends = {0: len(found.text), 1: len(found.text_pair or "")}
-    ends[-1] = max(ends.values())
-    segments = found.segments or (0,) * len(found.tokens)
-    if any(end > ends[owner] for owner, (_, end) in zip(segments, found.offsets, strict=True)):
-        raise ValueError("offsets lie outside the text")
+    segments = source["segments"] or (0,) * len(source["tokens"])
+    for owner, (_, end) in zip(segments, source["offsets"], strict=True):
+        if end > (max(ends) if owner < 0 else ends[owner]):
+            raise ValueError("offsets lie outside the text")
 
 
-def checksum(found: Any, names: Iterable[str]) -> str:
-    """A hash of the texts and numbers of these fields: of the content, however JSON spells it."""
-    texts = {name: getattr(found, name) for name in names if name not in TENSORS}
-    digest = hashlib.sha256(json.dumps(texts, sort_keys=True, allow_nan=False).encode())
-    for name in TENSORS:
-        if (tensor := getattr(found, name)) is not None:
-            digest.update(f"{name} {tensor.dtype} {list(tensor.shape)} ".encode())
-            bits = tensor.detach().cpu().contiguous().view(torch.uint8)
-            digest.update(bits.numpy().tobytes())
+def _checksum(content: Content) -> str:
+    """A hash of the texts and numbers: of the content, however JSON spells it."""
+    digest = hashlib.sha256(json.dumps(_texts(content), sort_keys=True, allow_nan=False).encode())
+    tensors = (content.scores, content.source["special"], content.layers)
+    for tensor in tensors:
+        if tensor is not None:
+            digest.update(f"{tensor.dtype} {list(tensor.shape)} ".encode())
+            digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()[:32]
 
 
-def shown(value: Any) -> str:
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _shown(value: Any) -> str:
     """A wrong value in a sentence; what is long or nested by its type alone."""
-    if isinstance(value, str):
-        return repr(value[:40])
-    short = value is None or isinstance(value, bool | float)
-    if short or (isinstance(value, int) and abs(value) < 10**18):
+    whole = isinstance(value, int) and abs(value) < 10**18
+    if value is None or isinstance(value, bool | float) or whole:
         return repr(value)
-    return f"of type {type(value).__name__}"
+    return repr(value[:40]) if isinstance(value, str) else f"of type {type(value).__name__}"
 
 
 def _is_text(value: Any) -> bool:
@@ -133,11 +396,9 @@ def _is_whole(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
     try:
-        return math.isfinite(value)
-    except OverflowError:  # an int beyond any float
+        return type(value) in (int, float) and math.isfinite(value)
+    except OverflowError:
         return False
 
 
@@ -147,11 +408,18 @@ def _is_share(value: Any) -> bool:
 
 def _is_span(value: Any) -> bool:
     pair = _is_list(value) and len(value) == 2 and all(map(_is_whole, value))
-    return pair and bool(value[0] <= value[1])
+    return pair and value[0] <= value[1]
 
 
 def _is_segment(value: Any) -> bool:
     return type(value) is int and -1 <= value <= 1
+
+
+def _is_group(value: Any) -> bool:
+    named = isinstance(value, dict) and value.keys() == {"name", "segment", "span"}
+    return named and all(
+        (_is_text(value["name"]), _is_segment(value["segment"]), _is_span(value["span"]))
+    )
 
 
 def _is_numbers(value: Any) -> bool:
@@ -161,7 +429,8 @@ def _is_numbers(value: Any) -> bool:
 
 def _is_json(value: Any, depth: int = DEPTH) -> bool:
     if isinstance(value, dict):
-        return depth > 0 and all(_is_text(k) and _is_json(v, depth - 1) for k, v in value.items())
+        inside = (_is_text(key) and _is_json(x, depth - 1) for key, x in value.items())
+        return depth > 0 and all(inside)
     if _is_list(value):
         return depth > 0 and all(_is_json(inner, depth - 1) for inner in value)
     return value is None or isinstance(value, bool) or _is_text(value) or _is_number(value)
@@ -171,7 +440,7 @@ def _is_object(value: Any) -> bool:
     return isinstance(value, dict) and _is_json(value)
 
 
-def _is_scores(value: Any, depth: int = 1) -> bool:
+def _is_scores(value: Any, depth: int = 2) -> bool:
     return isinstance(value, Tensor) and value.dim() == depth and value.dtype in DTYPES.values()
 
 
@@ -191,28 +460,70 @@ def _optional(is_right: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: value is None or is_right(value)
 
 
+Rules = dict[str, tuple[Callable[[Any], bool], str]]
+
+NUMBERS = "one finite number per token"
 SIZES = {
-    "scores": "one finite number per token",
     "special": "one truth value per token",
     "offsets": "one pair per token",
     "segments": "one number per token",
+    "ids": "one number per token",
+    "groups": "one group per token",
 }
-RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "text": (_is_text, "a text"),
-    "text_pair": (_optional(_is_text), "a text or null"),
+TOP: dict[str, Any] = {  # the fields of format 2, without a default (...) or with one
+    "kind": "attribution",
+    "dtype": "float32",
+    "source": ...,
+    "predictions": ...,
+    "scores": ...,
+    "layers": None,
+    "method": ...,
+    "model": "",
+    "options": {},
+    "extra": ...,
+    "checksum": "",
+}
+SOURCE: dict[str, Any] = {
+    "texts": ...,
+    "tokens": ...,
+    "offsets": ...,
+    "special": ...,
+    "segments": [],
+    "ids": [],
+    "groups": [],
+    "by": "token",
+    "cut": [],
+}
+PREDICTION: dict[str, Any] = {
+    "label": None,
+    "index": None,
+    "probability": None,
+    "position": None,
+    "against": None,
+}
+TOP_RULES: Rules = {
+    "scores": (_is_scores, NUMBERS),
+    "layers": (_is_layers, "a matrix of finite numbers per layer, token by token"),
+    "method": (_is_text, "a text"),
+    "model": (_is_text, "a text"),
+    "options": (_is_object, "an object of what JSON has"),
+    "extra": (_many(_is_numbers), "an object of finite numbers"),
+}
+SOURCE_RULES: Rules = {
+    "texts": (lambda value: bool(value) and _many(_is_text)(value), "a text"),
     "tokens": (_many(_is_text), "a list of texts"),
     "offsets": (_many(_is_span), "a list of pairs of whole numbers, start and end"),
     "segments": (_many(_is_segment), "a list of -1, 0 and 1"),
-    "scores": (_is_scores, SIZES["scores"]),
     "special": (_is_special, SIZES["special"]),
-    "layers": (_is_layers, "a matrix of finite numbers per layer, token by token"),
-    "method": (_is_text, "a text"),
-    "label": (_optional(_is_text), "a text or null"),
-    "probability": (_optional(_is_share), "a number from 0 to 1 or null"),
-    "target": (_optional(_is_whole), "a whole number from 0 on or null"),
-    "position": (_optional(_is_whole), "a whole number from 0 on or null"),
+    "ids": (_many(_is_whole), "a list of whole numbers"),
+    "groups": (_many(_is_group), "a list of named groups"),
+    "by": (_is_text, "a text"),
     "cut": (_many(_is_text), "a list of texts"),
-    "model": (_is_text, "a text"),
-    "options": (_is_object, "an object of what JSON has"),
-    "extra": (_is_numbers, "an object of finite numbers"),
+}
+PREDICTION_RULES: Rules = {
+    "label": (_optional(_is_text), "a text or null"),
+    "index": (_optional(_is_whole), "a whole number from 0 on or null"),
+    "probability": (_optional(_is_share), "a number from 0 to 1 or null"),
+    "position": (_optional(_is_whole), "a whole number from 0 on or null"),
+    "against": (_optional(_is_whole), "a whole number from 0 on or null"),
 }

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from alti._errors import LoadError, UnsupportedModelError, UsageError
-from alti.methods.registry import Inputs
+from alti.methods.types import Inputs
 from alti.model.words import HALF
 from alti.read.forking import held_while_forking
 from alti.read.modules import family_of, network

@@ -1,60 +1,103 @@
-"""Words of a text, and the tokens that make them up, by character offsets alone."""
+"""Words, sentences and lines of a text, and the tokens that make them up, by character offsets alone."""
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
-from typing import Protocol
-
-from torch import Tensor
+from collections.abc import Iterable, Iterator, Mapping
 
 Span = tuple[int, int]
 
-HALF = re.compile(
-    "[\ud800-\udfff]"
-)  # of a character: JSON and a wrong encoding leave them, no tokenizer takes them
+HALF = re.compile("[\ud800-\udfff]")  # half a character: JSON and wrong encodings leave some
 
 _UNSPACED = (  # Thai and Lao, Burmese, Khmer, kana and Chinese characters: no spaces between words
-    range(0x0E00, 0x0F00), range(0x1000, 0x10A0), range(0x1780, 0x1800), range(0x3040, 0x3100), range(0x3400, 0xA000),
-    range(0xF900, 0xFB00), range(0x20000, 0x40000),
-)  # fmt: skip
-# Over the kinds of _kind: a run of letters and digits with apostrophes inside it and points between digits; a run of
-# punctuation and symbols; one character of an unspaced script, where a word is a token.
+    range(0x0E00, 0x0F00),
+    range(0x1000, 0x10A0),
+    range(0x1780, 0x1800),
+    range(0x3040, 0x3100),
+    range(0x3400, 0xA000),
+    range(0xF900, 0xFB00),
+    range(0x20000, 0x40000),
+)
+# Over the kinds of _kind: a run of letters and digits with apostrophes inside it and points between
+# digits; a run of punctuation and symbols; one character of an unspaced script, where a word is a token.
 _WORD = re.compile(r"u|[ld](?:[ldj]|a(?=[ld])|(?<=d)o(?=d))*|[aopj]+")
+_LINE = re.compile(r"[^\n\r\u2028\u2029]+")
+# A sentence ends behind . ! ? … (and closing quotes and brackets) before a space, or behind 。！？
+_END = re.compile(r"""[.!?…]+["'”’»)\]]*(?=\s|$)|[。！？]+[」』”’)]*""")
+_ABBREVIATIONS = {  # words before a point that ends no sentence
+    "al", "approx", "cf", "dr", "e.g", "eq", "etc", "fig", "i.e", "jr", "mr", "mrs", "ms", "no",
+    "p", "pp", "prof", "sr", "st", "u.k", "u.s", "vs",
+}  # fmt: skip
 
 
 def group(
     text: str, tokens: Mapping[int, Span], special: Iterable[Span] = ()
 ) -> list[tuple[Span, list[int]]]:
-    """Each word's characters and its tokens, in the order of the text; words that share a token are one word.
+    """Each word's characters and its tokens, in the order of the text; words that share a token are one.
 
     `special` are the characters of special tokens in the text, like [MASK]: they belong to no word.
     """
     kinds = [_kind(character) for character in text]
     for start, end in special:
         kinds[start:end] = " " * (end - start)
-    words = [match.span() for match in _WORD.finditer("".join(kinds))]
-    spans = {i: stripped(text, span) for i, span in tokens.items()}
-    pieces = [(*span, None) for span in words] + [(*span, i) for i, span in spans.items()]
-    found: list[tuple[Span, list[int]]] = []
+    spans = [match.span() for match in _WORD.finditer("".join(kinds))]
+    stripped_tokens = {i: stripped(text, span) for i, span in tokens.items()}
+    pieces = [(*span, None) for span in spans] + [(*span, i) for i, span in stripped_tokens.items()]
+    grouped: list[tuple[Span, list[int]]] = []
     spaces: list[int] = []  # tokens that are nothing but space go with the word behind them
     for start, end, token in sorted(pieces, key=lambda piece: piece[:2]):
         if start == end:
             spaces += [] if token is None else [token]
             continue
-        if not found or start >= found[-1][0][1]:
-            found.append(((start, end), []))
-        (first, last), members = found[-1]
-        found[-1] = (first, max(last, end)), members
+        if not grouped or start >= grouped[-1][0][1]:
+            grouped.append(((start, end), []))
+        (first, last), members = grouped[-1]
+        grouped[-1] = (first, max(last, end)), members
         if token is not None:
             members += [*spaces, token]
             spaces = []
-    if found:
-        found[-1][1].extend(spaces)
-    return [(span, members) for span, members in found if members]
+    if grouped:
+        grouped[-1][1].extend(spaces)
+    return [(span, members) for span, members in grouped if members]
+
+
+def lines(text: str) -> list[Span]:
+    """The lines of a text that hold more than space, without the space around them."""
+    spans = (stripped(text, match.span()) for match in _LINE.finditer(text))
+    return [span for span in spans if span[0] < span[1]]
+
+
+def sentences(text: str) -> list[Span]:
+    """The sentences of a text; none goes over the end of a line."""
+    return [span for line in lines(text) for span in _sentences(text, line)]
+
+
+def _sentences(text: str, line: Span) -> Iterator[Span]:
+    start = line[0]
+    for match in _END.finditer(text, *line):
+        word = text[start : match.start()].rpartition(" ")[2].lower().lstrip("(\"'“‘")
+        initial = len(word) == 1 and word.isalpha() and word != "i"
+        if match[0] == "." and (word in _ABBREVIATIONS or initial):
+            continue
+        yield stripped(text, (start, match.end()))
+        start = match.end()
+    last = stripped(text, (start, line[1]))
+    if last[0] < last[1]:
+        yield last
+
+
+def members(text: str, tokens: Mapping[int, Span], groups: list[Span]) -> list[list[int]]:
+    """The tokens of each group: a token is in the group that holds most of its characters."""
+    chosen: list[list[int]] = [[] for _ in groups]
+    for token, span in tokens.items():
+        start, end = stripped(text, span)
+        shared = [min(end, last) - max(start, first) for first, last in groups]
+        if shared and max(shared) > 0:
+            chosen[shared.index(max(shared))].append(token)
+    return chosen
 
 
 def _kind(character: str) -> str:
-    """l(etter), d(igit), a(postrophe), o (a point or comma), p(unctuation), j(oined to the one before), u(nspaced)."""
+    """l(etter), d(igit), a(postrophe), o (a point or comma), p(unctuation), j(oined), u(nspaced)."""
     if character.isspace():
         return " "
     if any(ord(character) in script for script in _UNSPACED):
@@ -70,30 +113,7 @@ def _kind(character: str) -> str:
 
 
 def stripped(text: str, span: Span) -> Span:
-    """The span without the spaces around it: BPE and SentencePiece count a word's leading space to its token."""
+    """The span without the spaces around it: BPE counts a word's leading space to its token."""
     piece = text[slice(*span)]
     start = span[0] + len(piece) - len(piece.lstrip())
     return start, start + len(piece.strip())
-
-
-class Tokens(Protocol):
-    """What has tokens with places in texts."""
-
-    @property
-    def offsets(self) -> tuple[Span, ...]: ...
-    @property
-    def segments(self) -> tuple[int, ...]: ...
-    @property
-    def special(self) -> Tensor: ...
-
-
-def words_of(source: Tokens, segment: int, text: str) -> list[tuple[Span, list[int]]]:
-    """The words of one text, each with its characters and its tokens; special tokens are no words."""
-    own = [i for i, owner in enumerate(owners_of(source)) if owner == segment]
-    tokens = {i: source.offsets[i] for i in own if not bool(source.special[i])}
-    return group(text, tokens, [source.offsets[i] for i in own if i not in tokens])
-
-
-def owners_of(source: Tokens) -> tuple[int, ...]:
-    """The text that each token is from: 0 or 1; −1 where it was added."""
-    return source.segments or tuple(-1 if special else 0 for special in source.special.tolist())

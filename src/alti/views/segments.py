@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from alti._errors import UsageError
 from alti.model.attribution import Attribution
-from alti.model.words import Span, owners_of, stripped, words_of
+from alti.model.words import Span, stripped
 from alti.views.colours import Scale
 
 
@@ -30,7 +30,7 @@ def passages(found: Attribution, *, words: bool = True) -> list[list[Piece]]:
     texts = (found.text,) if found.text_pair is None else (found.text, found.text_pair)
     made = []
     for segment, text in enumerate(texts):
-        parts = words_of(found, segment, text) if words else _tokens(found, segment, text)
+        parts = found.source.words(segment) if words else _tokens(found, segment, text)
         made.append(list(_filled(found, text, parts)))
     return made
 
@@ -53,7 +53,7 @@ def _tokens(found: Attribution, segment: int, text: str) -> list[tuple[Span, lis
     """The characters of each token of one text; an added token has none, behind the token before it."""
     parts: list[tuple[Span, list[int]]] = []
     current, at = 0, 0
-    for i, owner in enumerate(owners_of(found)):
+    for i, owner in enumerate(found.source.owners):
         current = max(owner, current)
         if current != segment:
             continue

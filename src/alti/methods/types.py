@@ -1,0 +1,77 @@
+"""What every method takes and returns: B texts, T tokens, K predictions about each text."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """A padded batch of texts as a model takes it, and what methods must know about its tokens."""
+
+    tensors: dict[str, Tensor]  # input_ids, attention_mask, …  [B, T]
+    special: Tensor  # [B, T]  True at special tokens and padding
+    mask_id: int | None = None
+    pad_id: int = 0
+
+    @property
+    def mask(self) -> Tensor:
+        """True at real tokens: [B, T]."""
+        return self.tensors["attention_mask"].bool()
+
+    def cloned(self) -> "Inputs":
+        """The same outside torch.inference_mode, whose tensors no gradient can be taken with."""
+        if not self.special.is_inference():
+            return self
+        tensors = {name: tensor.clone() for name, tensor in self.tensors.items()}
+        return replace(self, tensors=tensors, special=self.special.clone())
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is explained: K outputs of each text, and the position that each is read from."""
+
+    index: Tensor | None = None  # [B, K]  class or vocabulary id; None: the predicted ones
+    position: Tensor | None = None  # [B, K]  None: the mean of all real positions, and K = 1
+    against: Tensor | None = None  # [B, K]  the output to explain it against; None: all others
+
+    def cloned(self) -> "Target":
+        """The same outside torch.inference_mode."""
+        tensors = (self.index, self.position, self.against)
+        return Target(*(None if tensor is None else tensor.clone() for tensor in tensors))
+
+    def of_text(self, row: int) -> "Target":
+        """The target of one text of the batch."""
+        tensors = (self.index, self.position, self.against)
+        return Target(*(None if tensor is None else tensor[row : row + 1] for tensor in tensors))
+
+    def chosen(self, logits: Tensor) -> Tensor:
+        """The outputs that are explained, for logits [B, K, C]: [B, K]."""
+        return logits.argmax(-1) if self.index is None else self.index
+
+    def of(self, values: Tensor, index: Tensor) -> Tensor:
+        """The explained entries of values [B, K, C], minus those of their rivals: [B, K]."""
+        own = values.gather(-1, index[..., None])[..., 0]
+        if self.against is None:
+            return own
+        return own - values.gather(-1, self.against[..., None])[..., 0]
+
+    def rows(self, inputs: Inputs) -> Tensor:
+        """How much each prediction reads of each final position: [B, K, T], rows sum to 1."""
+        mask = inputs.mask.float()[:, None]  # [B, 1, T]
+        if self.position is None:
+            return mask / mask.sum(-1, keepdim=True)
+        rows = mask.new_zeros(*self.position.shape, mask.shape[-1])
+        return rows.scatter_(-1, self.position[..., None], 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """What a method returns."""
+
+    tokens: Tensor  # [B, K, T]  padding 0
+    layers: Tensor | None = None  # [L, B, T, T]  a map per layer, for methods that draw them
+    output: Any = None  # the model's output, where the method computed it: saves a forward pass
+    vectors: Tensor | None = None  # [B, K, T, D]  what `tokens` aggregates (option `aggregate`)
+    extra: dict[str, Tensor] = field(default_factory=dict)  # [B, K]  about each result as a whole
