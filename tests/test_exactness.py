@@ -355,3 +355,71 @@ def test_inputs_padded_on_the_left_are_proved_on_real_tokens():
     inputs = Inputs(batch, special=batch["attention_mask"] == 0)
     scores = run("alti", model, inputs, Target(position=torch.tensor([19, 19])))
     assert torch.isfinite(scores.tokens).all()
+
+
+# What proofs remember
+
+
+def test_a_text_of_one_token_proves_nothing_about_longer_ones():
+    model = tiny.speaking("gpt2", "AutoModelForCausalLM", "bpe")
+    model.transformer.h[0].mlp.register_forward_hook(lambda module, args, x: x.roll(1, 1))
+    explainer = alti.Model(model, tiny.tokenizer("bpe"))
+    explainer.explain("a")
+    with pytest.raises(alti.DecompositionError, match="depends on other positions"):
+        explainer.explain("a long and clumsy film")
+
+
+def test_hooks_of_all_modules_and_changed_entries_are_seen(monkeypatch):
+    model = alti.Model(tiny.speaking("bert", CLASSIFIER), tiny.tokenizer())
+    model.explain("a long film")
+    inside = model.model.bert.encoder.layer[0].intermediate
+    handle = nn.modules.module.register_module_forward_hook(
+        lambda module, args, output: output.roll(1, 1) if module is inside else None
+    )
+    try:
+        with pytest.raises(alti.DecompositionError, match="depends on other positions"):
+            model.explain("a long film")
+    finally:
+        handle.remove()
+    model.explain("a long film")
+    entry = alti.FAMILIES["bert"]
+    site = replace(entry.stacks[0].sites[0], norm=None, then="attention.output.LayerNorm")
+    wrong = replace(entry, stacks=(replace(entry.stacks[0], sites=(site,)),))
+    monkeypatch.setitem(alti.FAMILIES, "bert", wrong)
+    with pytest.raises(alti.DecompositionError):
+        model.explain("a long film")
+
+
+@pytest.mark.parametrize(
+    ("family", "head", "kind", "path"),
+    [
+        ("bert", "AutoModelForMaskedLM", "wordpiece", "cls.predictions.transform"),
+        ("bert", "AutoModelForTokenClassification", "wordpiece", "dropout"),
+        ("gpt2", "AutoModelForCausalLM", "bpe", "transformer.ln_f"),
+    ],
+)
+def test_a_head_that_reads_other_positions_is_refused(family, head, kind, path):
+    model = tiny.speaking(family, head, kind)
+    model.get_submodule(path).register_forward_hook(lambda module, args, x: x.flip(1))
+    explainer = alti.Model(model, tiny.tokenizer(kind))
+    with pytest.raises(alti.DecompositionError):
+        explainer.explain("a long film", position=1)
+    with pytest.raises(alti.DecompositionError):
+        explainer.check()
+
+
+def test_classifiers_whose_logits_add_up_to_nothing_are_read():
+    """Two classes of a logistic regression, and a head that is zero."""
+    for factor in (-1, 0):
+        model = tiny.speaking("bert", CLASSIFIER)
+        with torch.no_grad():
+            model.classifier.weight[0] *= abs(factor)
+            model.classifier.weight[1] = factor * model.classifier.weight[0]
+        alti.explain(model, tiny.tokenizer(), "a long film")
+
+
+@pytest.mark.parametrize("method", ["alti", "occlusion"])
+def test_weights_made_in_inference_mode_are_read(method):
+    with torch.inference_mode():
+        model = tiny.speaking("bert", CLASSIFIER)
+    alti.explain(model, tiny.tokenizer(), "a long film", method=method)

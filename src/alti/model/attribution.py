@@ -182,7 +182,7 @@ class Attribution(_Views):
         return figure
 
     def to_dict(self, *, checksum: bool = False) -> dict[str, Any]:
-        """Plain lists, numbers and strings, ready for JSON; AltiError where JSON has no such number.
+        """Plain lists, numbers and strings, ready for JSON; AltiError for what JSON has not.
 
         Every number is finite: nan and infinity are refused rather than written as null, from
         which nobody could tell what was there. A dict may be changed by hand, so it carries no
@@ -310,7 +310,7 @@ class Attributions(_Views):
         return _relevance(self.layers, self.method, layer)
 
     def plot(self, kind: str = "predictions", **options: Any) -> "Figure":
-        """A picture: a row of tokens for each prediction, or what `Attribution.plot` draws of all."""
+        """A picture: a row of tokens for each prediction; other kinds are drawn of `total()`."""
         if kind != "predictions":
             return self.total().plot(kind, **options)
         figure: Figure = (

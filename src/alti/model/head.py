@@ -1,4 +1,4 @@
-"""What a prediction is: which head a model has, which position that head reads, and what its numbers mean."""
+"""What a prediction is: the head of a model, the positions it reads, what its numbers mean."""
 
 import operator
 import warnings
@@ -51,24 +51,25 @@ class Head:
         kinds = [kind for each in names for ending, kind in KINDS.items() if each.endswith(ending)]
         if not kinds and inner.base_model is not inner:
             raise UnsupportedModelError(
-                f"explain does not take the head of {name} ({family}): load the checkpoint as one of "
-                f"{', '.join('Auto…' + ending for ending in list(KINDS)[:4])} or AutoModel"
+                f"explain does not take the head of {name} ({family}): load the checkpoint as one "
+                f"of {', '.join('Auto…' + ending for ending in list(KINDS)[:4])} or AutoModel"
             )
         return cls(kinds[0] if kinds else "encoder", _pool(inner), inner.config)
 
     @property
     def takes_batches(self) -> bool:
-        """False for a classifier that reads the last token and has no padding token to tell where a text ends."""
+        """False for a classifier that reads the last token and has no padding token."""
         return not (
             self.kind == "sequence" and self.pool == "last" and self.config.pad_token_id is None
         )
 
     def position(self, ids: list[int], mask_id: int | None, asked: int | None = None) -> int | None:
-        """The final position that the prediction of a text is read from; None where it is the mean of all."""
+        """The final position that a prediction is read from; None: the mean of all."""
         if self.kind == "sequence":
             if asked is not None:
                 raise UsageError(
-                    f"position = {asked} was given, but a sequence classifier reads its own: leave it out"
+                    f"position = {asked} was given, but a sequence classifier reads its own: leave "
+                    "it out"
                 )
             return self._pooled(ids)
         last = len(ids) - 1
@@ -76,7 +77,8 @@ class Head:
             number = _integer(asked)
             if number is None or not -len(ids) <= number <= last:
                 raise UsageError(
-                    f"position = {asked!r} is outside the text: its {len(ids)} tokens are 0 to {last}"
+                    f"position = {asked!r} is outside the text: its {len(ids)} tokens are 0 to "
+                    f"{last}"
                 )
             return number % len(ids)
         if self.kind in ("masked", "token"):
@@ -85,8 +87,8 @@ class Head:
                 return masks[0]
             if self.kind == "token":
                 raise UsageError(
-                    f"a token classifier predicts at every token: say which with position=, 0 to {last}, or put one "
-                    f"mask token there (the text has {len(masks)})"
+                    f"a token classifier predicts at every token: say which with position=, 0 to "
+                    f"{last}, or put one mask token there (the text has {len(masks)})"
                 )
             raise UsageError(
                 f"the text has {len(masks)} mask tokens, expected one: put it in, or give position="
@@ -94,7 +96,7 @@ class Head:
         return last if self.kind == "causal" else None
 
     def positions(self, ids: list[int], special: list[bool], asked: Any) -> tuple[int, ...]:
-        """The positions of several predictions about one text; "all": every token but special ones."""
+        """The positions of several predictions; "all": every token that is not special."""
         if self.kind == "sequence":
             raise UsageError(
                 f"positions = {asked!r} was given, but a sequence classifier reads its own: leave "
@@ -129,12 +131,13 @@ class Head:
     def index(
         self, tokenizer: PreTrainedTokenizerBase, target: int | str | None, name: str = "target"
     ) -> int | None:
-        """The output that `target` names: a label or its index; a token of the vocabulary, its text or its id."""
+        """The output that `target` names: a label or its index; a token, its text or its id."""
         if target is None:
             return None
         if self.kind == "encoder":
             raise UsageError(
-                f"{name} = {target!r} was given, but this model has no head and so no classes: leave it out"
+                f"{name} = {target!r} was given, but this model has no head and so no classes: "
+                "leave it out"
             )
         if self.kind in ("masked", "causal"):
             return _token_index(tokenizer, self.config.vocab_size, target, name)
@@ -154,21 +157,21 @@ class Head:
     def warn_of_spaces(
         self, tokenizer: PreTrainedTokenizerBase, logits: Tensor, index: int
     ) -> None:
-        """To most language models ' Paris' and 'Paris' are different tokens, and users mean the likelier."""
+        """To most language models ' Paris' and 'Paris' differ, and users mean the likelier."""
         if self.kind != "causal" or (label := tokenizer.decode([index])) != label.lstrip():
             return
         other = tokenizer.encode(f" {label}", add_special_tokens=False)
         if len(other) == 1 and logits[other[0]] > logits[index] + LIKELIER:
             warnings.warn(
-                f"{label!r} is far less likely here than {' ' + label!r}, another token, which begins with a space: "
-                "name that one, if that is what you mean",
+                f"{label!r} is far less likely here than {' ' + label!r}, another token, which "
+                "begins with a space: name that one, if that is what you mean",
                 stacklevel=2,
             )
 
     def prediction(
         self, tokenizer: PreTrainedTokenizerBase, logits: Tensor, index: int | None
     ) -> tuple[int, str, float | None]:
-        """Index, label and probability of an output (None: of the predicted one), for the logits [C] of a text."""
+        """Index, label and probability of an output (None: the predicted one) for logits [C]."""
         logits = logits.double()
         index = int(logits.argmax()) if index is None else index
         if self.kind in ("masked", "causal"):

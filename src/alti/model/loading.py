@@ -33,30 +33,39 @@ def load(
     graphs: bool = False,
     trust_remote_code: bool = False,
 ) -> Model:
-    """Load a model with its tokenizer from the Hugging Face hub or from a folder; without a name, the embedded one.
+    """Load a model with its tokenizer from the Hugging Face hub or a folder; by default, our own.
 
     The embedded model judges the sentiment of English sentences (`default_model/card.json`).
 
-    `device` "auto" takes an accelerator where there is one. `dtype` None is float32 on a CPU, the checkpoint's own
-    elsewhere. `graphs` records explanations as CUDA graphs: small batches then cost a GPU about a forward pass
-    (`alti.graphs.Recorder` says what a recording does not see).
+    `device` "auto" takes an accelerator where there is one. `dtype` None is float32 on a CPU, the
+    checkpoint's own elsewhere. `graphs` records explanations as CUDA graphs: small batches then
+    cost a GPU about a forward pass (`alti.model.cuda_graphs.Recorder` says what is not seen).
 
     Python code that comes with a model runs only with `trust_remote_code`; a model that cannot be
     read without its code is refused.
     """
-    place, where, kind = (
-        find(DEFAULT if name is None or _is_default(name) else name),
-        _device(device),
-        _dtype(dtype),
-    )
-    settings = settings_of(place)
-    family_named(settings.get("model_type", "unknown"), settings)
-    config = config_of(place, trust_remote_code)
+    place = find(DEFAULT if name is None or _is_default(name) else name)
+    where = _device(device)
+    kind = _dtype(dtype)
     if kind is None:
         kind = torch.float32 if where.type == "cpu" else "auto"
-    model = _model(place, config, kind, trust_remote_code)
-    reads_text = model.main_input_name == "input_ids"
-    tokenizer = _tokenizer(place, trust_remote_code) if reads_text else None
+    try:
+        return _loaded(place, where, kind, graphs, trust_remote_code)
+    except (TypeError, AttributeError, KeyError) as error:  # JSON of the wrong types
+        reason = str(error).partition("\n")[0]
+        raise LoadError(
+            f"{place} could not be loaded ({reason}): its JSON files are not what transformers "
+            "writes"
+        ) from error
+
+
+def _loaded(
+    place: str, where: torch.device, dtype: torch.dtype | str, graphs: bool, trust: bool
+) -> Model:
+    settings = settings_of(place)
+    family_named(settings.get("model_type", "unknown"), settings)
+    model = _model(place, config_of(place, trust), dtype, trust)
+    tokenizer = _tokenizer(place, trust) if model.main_input_name == "input_ids" else None
     shown = DEFAULT_NAME if place == str(DEFAULT) else Path(place).name
     loaded = Model(model.to(where).eval(), tokenizer, name=shown, graphs=graphs)
     if tokenizer is not None and tokenizer.is_fast:
@@ -86,7 +95,8 @@ def find(name: str | Path) -> str:
         )
     if path.is_absolute() or str(name).startswith((".", "~")) or str(name).count("/") > 1:
         raise UsageError(
-            f"model {str(name)!r} does not exist: give a folder that holds config.json, or a hub name"
+            f"model {str(name)!r} does not exist: give a folder that holds config.json, or a hub "
+            "name"
         )
     return str(name)
 
@@ -130,11 +140,13 @@ def _model(
     dtype: torch.dtype | str,
     trust: bool,
 ) -> PreTrainedModel:
-    """The model with the head that its config names, or without one where the checkpoint has no weights for it."""
-    architecture, named = architecture_of(config), class_of(config, trust)
+    """The model with the head that its config names, or without one if it has no weights for it."""
+    architecture = architecture_of(config)
+    named = class_of(config, trust)
     if named is None:
         warnings.warn(
-            f"{place} names {architecture}, which transformers does not have: loaded without a head",
+            f"{place} names {architecture}, which transformers does not have: "
+            "loaded without a head",
             stacklevel=3,
         )
     options = {"config": config, "dtype": dtype, "trust_remote_code": trust}

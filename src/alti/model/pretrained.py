@@ -53,7 +53,7 @@ def config_of(place: str, trust: bool) -> PreTrainedConfig:
     if not (known or trust) and _models(config):  # another class would stand in for the named one
         raise LoadError(_refusal(place))
     _drop_kernels(place, config)
-    _check_shards(place)
+    _check_shards(place, getattr(config, "transformers_weights", None))
     _check_adapter(place)
     return config
 
@@ -139,10 +139,14 @@ def _drop_kernels(place: str, config: PreTrainedConfig) -> None:
                 warnings.warn(what, stacklevel=4)
 
 
-def _check_shards(place: str) -> None:
-    """Weights are read from the folder itself."""
-    for index in Path(place).glob("*.index.json"):
-        for name in set(read(_json, str(index)).get("weight_map", {}).values()):
+def _check_shards(place: str, named: Any) -> None:
+    """Weights are read from the folder itself; a config may name an index of its own."""
+    indexes = set(Path(place).glob("*.index.json"))
+    if str(named).endswith(".index.json") and (Path(place) / str(named)).is_file():
+        indexes.add(Path(place) / str(named))
+    for index in indexes:
+        shards = read(_json, str(index)).get("weight_map", {})
+        for name in set(map(str, shards.values())) if isinstance(shards, dict) else ():
             if Path(name).is_absolute() or ".." in Path(name).parts:
                 raise LoadError(f"{index} names weights outside the folder ({name}): not read")
 
@@ -155,5 +159,8 @@ def _check_adapter(place: str) -> None:
         raise LoadError(f"{file} names the module {module}, not imported: remove megatron_config")
 
 
-def _json(file: str) -> Any:
-    return json.loads(Path(file).read_text(encoding="utf-8"))
+def _json(file: str) -> dict[str, Any]:
+    content = json.loads(Path(file).read_text(encoding="utf-8"))
+    if not isinstance(content, dict):
+        raise ValueError(f"{file} holds no JSON object")
+    return content

@@ -1,4 +1,4 @@
-"""What a model read: texts, their tokens, and the groups of characters that scores are added up by."""
+"""What a model read: texts, their tokens, and groups of characters to add scores up by."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -92,7 +92,7 @@ class Source:
         return list(zip(spans, members(text, own, spans), strict=True))
 
     def is_grouped(self, by: By) -> bool:
-        """Whether this source is grouped so already; by anything else it cannot be grouped again."""
+        """Whether this source is grouped so already; by anything else it cannot be."""
         if self.by == "token":
             return False
         spans = [part.span for part in self.groups]

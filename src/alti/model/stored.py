@@ -185,7 +185,7 @@ def _require_fields(plain: dict[str, Any], fields: dict[str, Any], what: str = "
 
 
 def _content(plain: dict[str, Any], kind: str) -> Content:
-    """Plain data as a content; values of a wrong type stay as they are, and `_check` refuses them."""
+    """Plain data as a content; values of a wrong type stay, and `_check` refuses them."""
     _require_fields(plain, TOP)
     plain = {**{name: value for name, value in TOP.items() if value is not ...}, **plain}
     if not isinstance(plain["kind"], str) or plain["kind"] not in CLASSES:

@@ -22,14 +22,8 @@ Span = tuple[int, int]
 
 MASKS = ("[MASK]", "<mask>")  # as families write it
 
-_ROLES = (
-    "bos",
-    "eos",
-    "sep",
-    "cls",
-    "pad",
-    "mask",
-)  # tokens that stand for no word; an unknown word is one
+# tokens that stand for no word; an unknown word is one
+_ROLES = ("bos", "eos", "sep", "cls", "pad", "mask")
 # fast tokenizers keep the truncation setting inside and do not share
 _tokenizing = held_while_forking(Lock())
 
@@ -55,11 +49,12 @@ class Encoder:
     def __init__(self, model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> None:
         if not tokenizer.is_fast:
             raise UnsupportedModelError(
-                f"{type(tokenizer).__name__} cannot say which characters a token stands for: load a fast tokenizer "
-                "(tokenizer.json)"
+                f"{type(tokenizer).__name__} cannot say which characters a token stands for: load "
+                "a fast tokenizer (tokenizer.json)"
             )
         inner = network(model)
-        self.tokenizer, self.model = tokenizer, inner
+        self.tokenizer = tokenizer
+        self.model = inner
         self.takes_types = "token_type_ids" in signature(inner.forward).parameters
         self.vocabulary = inner.get_input_embeddings().weight.shape[0]
         check_vocabulary(tokenizer, self.vocabulary, inner.config)
@@ -68,55 +63,54 @@ class Encoder:
         }
         pads = (inner.config.pad_token_id, tokenizer.pad_token_id)
         self.pad = next((pad for pad in pads if pad is not None and pad >= 0), 0)
-        self.limit = (
-            tokenizer.model_max_length
-        )  # added tokens included; 10**30 where a tokenizer has none
+        self.limit = tokenizer.model_max_length  # added tokens included; 10**30 where it has none
         if positions := getattr(inner.config, "max_position_embeddings", None):
-            unused = (
-                inner.base_model.embeddings.padding_idx + 1
-                if family_of(inner).offset_positions
-                else 0
-            )
+            unused = 0
+            if family_of(inner).offset_positions:
+                unused = inner.base_model.embeddings.padding_idx + 1
             self.limit = min(self.limit, positions - unused)
 
     def encode(self, text: str, text_pair: str | None = None, *, truncate: bool = False) -> Encoded:
-        """Tokenize one text or pair; what the model cannot take is refused, or cut with truncate=True."""
-        for name, given in (("text", text), ("text_pair", text_pair)):
-            if not isinstance(given, str) and (given is not None or name == "text"):
-                raise UsageError(
-                    f"{name} is {type(given).__name__}, expected a str: for several texts use explain_all"
-                )
-            if given is not None and not given.strip():
-                raise UsageError(f"{name} is empty: give at least one word")
-            if given is not None and HALF.search(given):
-                raise UsageError(
-                    f"{name} {given[:40]!r} is not valid Unicode: read it with the right encoding"
-                )
+        """Tokenize one text or pair; what is too long is refused, or cut with truncate=True."""
+        _check_text("text", text)
+        if text_pair is not None:
+            _check_text("text_pair", text_pair)
         self._warn_of_masks(f"{text} {text_pair or ''}")
         full = self._tokenized(text, text_pair)
+        self._check_tokens(full)
+        if len(full.ids) <= self.limit:
+            return full
+        if truncate:
+            return self._cut_down(full)
+        excess = len(full.ids) - self.limit
+        raise UsageError(
+            f"the text has {len(full.ids)} tokens, {excess} more than the {self.limit} that the "
+            "model takes: shorten it, or cut it with truncate=True (--truncate)"
+        )
+
+    def _check_tokens(self, full: Encoded) -> None:
         if any(pair == (0, 1) for pair in pairwise(full.segments)):
             warnings.warn(
                 "this tokenizer puts nothing between the two texts: the model reads them as one",
-                stacklevel=3,
+                stacklevel=4,
             )
         if 0 not in full.segments:
-            raise UsageError(f"the tokenizer finds no token in {text!r}: give at least one word")
+            raise UsageError(
+                f"the tokenizer finds no token in {full.text!r}: give at least one word"
+            )
         if max(full.ids) >= self.vocabulary:
             raise UsageError(
-                f"the tokenizer gives token id {max(full.ids)}, but the model has only {self.vocabulary} embeddings: "
-                "load both from the same place"
+                f"the tokenizer gives token id {max(full.ids)}, but the model has only "
+                f"{self.vocabulary} embeddings: load both from the same place"
             )
-        if (excess := len(full.ids) - self.limit) <= 0:
-            return full
-        if not truncate:
-            raise UsageError(
-                f"the text has {len(full.ids)} tokens, {excess} more than the {self.limit} that the model takes: "
-                "shorten it, or cut it with truncate=True (--truncate)"
-            )
-        kept = self._tokenized(text, text_pair, self.limit)
+
+    def _cut_down(self, full: Encoded) -> Encoded:
+        """The part of a text that the model takes, and what was left out."""
+        kept = self._tokenized(full.text, full.text_pair, self.limit)
         if len(kept.ids) > self.limit or 0 not in kept.segments:
             raise UsageError(
-                f"the model takes {self.limit} tokens, too few for any of the text: load it with room for more"
+                f"the model takes {self.limit} tokens, too few for any of the text: load it with "
+                "room for more"
             )
         return replace(kept, cut=_cut(full, kept, left=self.tokenizer.truncation_side == "left"))
 
@@ -134,40 +128,35 @@ class Encoder:
             )
 
     def _tokenized(self, text: str, text_pair: str | None, limit: int | None = None) -> Encoded:
-        asked = {
-            "return_offsets_mapping": True,
-            "return_special_tokens_mask": True,
-            "return_attention_mask": False,
-        }
         with _tokenizing:
-            found = self.tokenizer(
+            encoding = self.tokenizer(
                 text,
                 text_pair,
                 truncation=limit is not None,
                 max_length=limit,
                 verbose=False,
-                **asked,
+                return_offsets_mapping=True,
+                return_special_tokens_mask=True,
+                return_attention_mask=False,
             )
-        ids = found["input_ids"]
+        ids = encoding["input_ids"]
+        added = encoding["special_tokens_mask"]
         return Encoded(
             text,
             text_pair,
             ids,
-            found.get("token_type_ids") if self.takes_types else None,
+            encoding.get("token_type_ids") if self.takes_types else None,
             self.tokenizer.convert_ids_to_tokens(ids),
-            [tuple(span) for span in found["offset_mapping"]],
-            [-1 if segment is None else segment for segment in found.sequence_ids()],
-            [
-                bool(a) or i in self.special
-                for a, i in zip(found["special_tokens_mask"], ids, strict=True)
-            ],
+            [tuple(span) for span in encoding["offset_mapping"]],
+            [-1 if segment is None else segment for segment in encoding.sequence_ids()],
+            [bool(mark) or i in self.special for mark, i in zip(added, ids, strict=True)],
         )
 
     def types_of(self, ids: list[int]) -> list[int] | None:
-        """token_type_ids of a pair that some words were taken from; None where the model takes none.
+        """token_type_ids of a pair that some words were taken from; None where it takes none.
 
-        They change at added tokens only, which stay: the k-th of them and what stands behind it have the types that
-        they have in every pair.
+        They change at added tokens only, which stay: the k-th of them and what stands behind it
+        have the types that they have in every pair.
         """
         if self._template is None:
             return None
@@ -191,7 +180,7 @@ class Encoder:
         return types[0], [(types[i], following[i]) for i in places]
 
     def collate(self, texts: list[Encoded], multiple: int = 1) -> Inputs:
-        """Several texts as one batch, padded on the right so that every position is what it is without padding."""
+        """Several texts as one batch, padded on the right: positions are those without padding."""
         length = max(len(text.ids) for text in texts)
         length = max(length, min(-(-length // multiple) * multiple, self.limit))
 
@@ -209,6 +198,18 @@ class Encoder:
             tensors["token_type_ids"] = padded(types, 0)
         special = padded([[int(s) for s in text.special] for text in texts], 1).bool()
         return Inputs(tensors, special, self.tokenizer.mask_token_id, self.pad)
+
+
+def _check_text(name: str, text: Any) -> None:
+    if not isinstance(text, str):
+        kind = type(text).__name__
+        raise UsageError(f"{name} is {kind}, expected a str: for several texts use explain_all")
+    if not text.strip():
+        raise UsageError(f"{name} is empty: give at least one word")
+    if HALF.search(text):
+        raise UsageError(
+            f"{name} {text[:40]!r} is not valid Unicode: read it with the right encoding"
+        )
 
 
 def check_vocabulary(tokenizer: PreTrainedTokenizerBase, rows: int, config: Any) -> None:

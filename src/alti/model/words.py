@@ -1,4 +1,4 @@
-"""Words, sentences and lines of a text, and the tokens that make them up, by character offsets alone."""
+"""Words, sentences and lines of a text, and the tokens that make them up, by offsets alone."""
 
 import re
 import unicodedata
@@ -17,8 +17,9 @@ _UNSPACED = (  # Thai and Lao, Burmese, Khmer, kana and Chinese characters: no s
     range(0xF900, 0xFB00),
     range(0x20000, 0x40000),
 )
-# Over the kinds of _kind: a run of letters and digits with apostrophes inside it and points between
-# digits; a run of punctuation and symbols; one character of an unspaced script, where a word is a token.
+# Over the kinds of _kind: a run of letters and digits with apostrophes inside it and points
+# between digits; a run of punctuation and symbols; one character of an unspaced script, where a
+# word is a token.
 _WORD = re.compile(r"u|[ld](?:[ldj]|a(?=[ld])|(?<=d)o(?=d))*|[aopj]+")
 _LINE = re.compile(r"[^\n\r\u2028\u2029]+")
 # A sentence ends behind . ! ? … (and closing quotes and brackets) before a space, or behind 。！？
@@ -32,7 +33,7 @@ _ABBREVIATIONS = {  # words before a point that ends no sentence
 def group(
     text: str, tokens: Mapping[int, Span], special: Iterable[Span] = ()
 ) -> list[tuple[Span, list[int]]]:
-    """Each word's characters and its tokens, in the order of the text; words that share a token are one.
+    """Each word's characters and its tokens; words that share a token are one.
 
     `special` are the characters of special tokens in the text, like [MASK]: they belong to no word.
     """
@@ -97,7 +98,7 @@ def members(text: str, tokens: Mapping[int, Span], groups: list[Span]) -> list[l
 
 
 def _kind(character: str) -> str:
-    """l(etter), d(igit), a(postrophe), o (a point or comma), p(unctuation), j(oined), u(nspaced)."""
+    """l(etter), d(igit), a(postrophe), o (point or comma), p(unctuation), j(oined), u(nspaced)."""
     if character.isspace():
         return " "
     if any(ord(character) in script for script in _UNSPACED):
