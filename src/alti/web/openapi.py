@@ -1,4 +1,4 @@
-"""The API as OpenAPI describes it, from the same fields that requests are checked against."""
+"""The OpenAPI description of the API, from the same fields that requests are checked against."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ ATTRIBUTION: dict[str, Any] = {
         "position": {"type": ["integer", "null"]},
         "layers": {
             "type": ["array", "null"],
-            "description": "For each layer, what each token (row) is made of.",
+            "description": "For each layer, what each token (row) consists of.",
             "items": {"type": "array", "items": _NUMBERS},
         },
         "cut": _STRINGS,
@@ -42,13 +42,13 @@ ATTRIBUTION: dict[str, Any] = {
 }
 _ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
 _STATUSES = {
-    "400": "Something in the request is wrong.",
-    "404": "There is no such model.",
+    "400": "The request is invalid.",
+    "404": "The model does not exist.",
     "408": "The body did not arrive in time.",
     "413": "The body or the text is too long.",
     "415": "The body is not application/json.",
     "421": "The server answers to localhost only.",
-    "422": "The model cannot be explained in this way.",
+    "422": "The model cannot be explained this way.",
     "500": "Something went wrong inside alti.",
     "503": "Too many requests are waiting.",
     "504": "The request took too long.",
@@ -56,7 +56,7 @@ _STATUSES = {
 
 
 def description(models: list[str], methods: list[str]) -> dict[str, Any]:
-    """The OpenAPI document of a server with these models and methods."""
+    """The OpenAPI document for a server with these models and methods."""
     view = {
         "type": "object",
         "description": "What the page shows: pieces of the text, scores, probabilities, maps.",
@@ -75,9 +75,9 @@ def description(models: list[str], methods: list[str]) -> dict[str, Any]:
                 "post": _post("Explain a text.", EXPLAIN, ATTRIBUTION, models, methods)
             },
             "/api/view": {
-                "post": _post("All that the page shows of a text.", VIEW, view, models, methods)
+                "post": _post("Everything the page shows for a text.", VIEW, view, models, methods)
             },
-            "/api/export": {"post": _post("A file to keep.", EXPORT, file, models, methods)},
+            "/api/export": {"post": _post("A file to download.", EXPORT, file, models, methods)},
         },
         "components": {"schemas": {"Attribution": ATTRIBUTION, "Error": _ERROR}},
     }
@@ -94,28 +94,31 @@ def _post(
     models: list[str],
     methods: list[str],
 ) -> dict[str, Any]:
-    schema: dict[str, Any] = {
-        "type": "object",
-        "required": [name for name, field in fields.items() if field.required],
-        "properties": {name: _schema(field) for name, field in fields.items()},
-        "additionalProperties": False,
-    }
-    schema["properties"]["model"]["enum"] = models
-    if "method" in fields:
-        schema["properties"]["method"]["enum"] = methods
-    if "format" in fields:
-        schema["properties"]["format"]["enum"] = list(FORMATS)
     if result is ATTRIBUTION:
         result = {"$ref": "#/components/schemas/Attribution"}
     kinds = ("application/json", "text/plain") if "format" in fields else ("application/json",)
     errors = {
-        status: _response(said, {"$ref": "#/components/schemas/Error"})
-        for status, said in _STATUSES.items()
+        status: _response(meaning, {"$ref": "#/components/schemas/Error"})
+        for status, meaning in _STATUSES.items()
     }
+    schema = _body_schema(fields, models, methods)
     return {
         "summary": what,
         "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
         "responses": {"200": _response(what, result, kinds), **errors},
+    }
+
+
+def _body_schema(fields: dict[str, Field], models: list[str], methods: list[str]) -> dict[str, Any]:
+    properties = {name: _schema(field) for name, field in fields.items()}
+    for name, known in (("model", models), ("method", methods), ("format", list(FORMATS))):
+        if name in fields:
+            properties[name]["enum"] = known
+    return {
+        "type": "object",
+        "required": [name for name, field in fields.items() if field.required],
+        "properties": properties,
+        "additionalProperties": False,
     }
 
 
@@ -128,7 +131,7 @@ def _schema(field: Field) -> dict[str, Any]:
     if field.default is not None:
         kind["default"] = field.default
     if not field.required and isinstance(kind["type"], str):
-        kind["type"] = [kind["type"], "null"]  # null is as good as nothing
+        kind["type"] = [kind["type"], "null"]  # null means the default
     return {**kind, "description": field.what}
 
 
