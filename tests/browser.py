@@ -127,7 +127,8 @@ class Browser:
     def click(self, selector: str) -> None:
         """A real click in the middle of an element."""
         box = "(e => { e.scrollIntoView({block: 'center'}); const r = e.getClientRects()[0]; "
-        box += f"return [r.x + r.width / 2, r.y + r.height / 2] }})(document.querySelector({json.dumps(selector)}))"
+        box += "return [r.x + r.width / 2, r.y + r.height / 2] })"
+        box += f"(document.querySelector({json.dumps(selector)}))"
         x, y = self.run(box)
         for kind in ("mousePressed", "mouseReleased"):
             self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)

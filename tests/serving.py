@@ -15,7 +15,7 @@ from alti.web.worker import Worker
 
 @contextmanager
 def running(*folders: Path) -> Iterator[str]:
-    """Its worker computes with one thread, as the tests do, so that numbers can be compared to the last bit."""
+    """Its worker uses one thread, as the tests do, so that results are equal to the last bit."""
     os.environ["OMP_NUM_THREADS"] = "1"
     settings = Settings((None, *map(str, folders)), device="cpu")
     worker = Worker(settings)

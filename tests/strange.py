@@ -5,14 +5,14 @@ import time
 
 
 def strange(pipe, settings):
-    """A worker that does what it is told: sleep, die, or say who it is."""
+    """A worker that sleeps, dies or returns its process id, as the request says."""
     pipe.send({"models": [], "methods": []})
     while True:
         try:
-            _, told = pipe.recv()
+            _, request = pipe.recv()
         except EOFError:
             return
-        time.sleep(told.get("sleep", 0))
-        if told.get("die"):
+        time.sleep(request.get("sleep", 0))
+        if request.get("die"):
             os._exit(1)
         pipe.send((200, str(os.getpid()).encode()))

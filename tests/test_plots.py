@@ -136,8 +136,10 @@ def test_bars_are_scores():
 
 
 def test_words_are_bars_unless_tokens_are_asked_for():
-    found = attribution(("[CLS]", "un", "##lucky"), text="unlucky", offsets=((0, 0), (0, 2), (2, 7)),
-                        special=torch.tensor([True, False, False]))  # fmt: skip
+    offsets = ((0, 0), (0, 2), (2, 7))
+    special = torch.tensor([True, False, False])
+    tokens = ("[CLS]", "un", "##lucky")
+    found = attribution(tokens, text="unlucky", offsets=offsets, special=special)
     assert names_of(plots.tokens(found).yaxis) == ["unlucky"]
     assert names_of(plots.tokens(found, words=False).yaxis) == ["[CLS]", "un", "##lucky"]
     assert not plots.tokens(

@@ -116,7 +116,8 @@ def test_latex_compiles(tmp_path):
         ("*x", (Cell(1.5), "")),
     )
     table = Table(UGLY, ("", UGLY, "b"), rows, note=UGLY).latex()
-    document = rf"\documentclass{{article}}\usepackage{{booktabs}}\begin{{document}}{table}\end{{document}}"
+    preamble = r"\documentclass{article}\usepackage{booktabs}\begin{document}"
+    document = rf"{preamble}{table}\end{{document}}"
     (tmp_path / "table.tex").write_text(document, encoding="utf-8")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, errors="replace")

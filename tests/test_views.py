@@ -149,9 +149,8 @@ def test_colours_grow_with_the_score(theme):
 def test_shares_and_levels():
     scale = Scale.of([0.5, -0.25, 0.0, float("nan"), float("inf")])
     assert (scale.largest, scale.signed) == (0.5, True)
-    assert [scale.level(s) for s in (0.5, -0.25, 0.0, 0.01, float("nan"), float("inf"), -float("inf"))] == [
-        20, -10, 0, 0, 0, 20, -20,
-    ]  # fmt: skip
+    scores = (0.5, -0.25, 0.0, 0.01, float("nan"), float("inf"), -float("inf"))
+    assert [scale.level(score) for score in scores] == [20, -10, 0, 0, 0, 20, -20]
     assert Scale.of([0.0, 0.0]).level(0.0) == 0
     assert Scale.of([]).number(0.0) == "0.000"
     assert Scale.of([0.5, 0.25]).number(0.25) == "0.250"

@@ -69,7 +69,8 @@ def write(page, text, field="text"):
 def scores(page, method="alti", panel=0):
     """The words of a row with the scores that it shows."""
     spans = f".result:nth-child({panel + 1}) [data-method={method}] [data-score]"
-    code = f"[...document.querySelectorAll('{spans}')].map(span => [span.textContent, span.dataset.score])"
+    code = f"[...document.querySelectorAll('{spans}')]"
+    code += ".map(span => [span.textContent, span.dataset.score])"
     return [(word, float(score.replace("−", "-"))) for word, score in page.run(code)]
 
 
@@ -102,7 +103,8 @@ def test_one_to_four_methods(page, model):
         page.click(f"#methods [value={name}]")
     page.wait(f"{READY} && document.querySelectorAll('.alti-row').length === 4")
     same(scores(page, "linear"), model.explain(TEXT, method="linear"))
-    left = "[...document.querySelectorAll('#methods input')].filter(box => !box.disabled).map(box => box.value)"
+    left = "[...document.querySelectorAll('#methods input')]"
+    left += ".filter(box => !box.disabled).map(box => box.value)"
     assert page.run(left) == ["alti", "norms", "linear", "absence"]
     page.key("Escape")
     assert page.run("document.querySelector('#methods').open") is False
@@ -167,7 +169,10 @@ def test_the_graph_has_a_threshold(blank, model):
     assert blank.run(edges) == pytest.approx(int((found.layers >= 0.15).sum()), abs=2)
 
 
-CHOOSE = "(s => {{ s.value = '{}'; s.dispatchEvent(new Event('change')) }})(document.querySelector('#{}'))"
+CHOOSE = (
+    "(s => {{ s.value = '{}'; s.dispatchEvent(new Event('change')) }})"
+    "(document.querySelector('#{}'))"
+)
 
 
 def test_switch_the_class(page, model):
@@ -211,7 +216,8 @@ def test_a_pair_of_texts(page, model):
 
 
 SEEN = """[document.querySelector('#text').value, document.querySelector('#other').value,
-    document.querySelector('#results').innerText, document.querySelector('#mixing-title').textContent,
+    document.querySelector('#results').innerText,
+    document.querySelector('#mixing-title').textContent,
     document.querySelector('#mixed').innerText, document.querySelector('#layer').value,
     document.querySelector('#threshold').value, document.querySelector('#flow').innerHTML]"""
 
@@ -274,9 +280,8 @@ def test_a_label_is_only_text(blank):
 
 
 def test_a_link_cannot_do_harm(blank):
-    blank.open(
-        f"{blank.server}/#model=../etc&methods=magic,%3Cb%3E&target=x&layer=-1&threshold=9999&unit=%3Cb%3E&place=99999"
-    )
+    numbers = "target=x&layer=-1&threshold=9999&place=99999"
+    blank.open(f"{blank.server}/#model=../etc&methods=magic,%3Cb%3E&unit=%3Cb%3E&{numbers}")
     blank.wait(READY)
     assert blank.run("document.querySelector('#error').hidden") is True
 
@@ -329,7 +334,8 @@ def test_exports(page, model):
     page.wait("document.querySelector('#toast').textContent === 'JSON copied.'")
     copied = json.loads(page.run("navigator.clipboard.readText()"))
     assert copied == json.loads(json.dumps([one.to_dict() for one in found]))
-    size = "import('/picture.js').then(m => m.picture(document.querySelector('#results'))).then(createImageBitmap)"
+    size = "import('/picture.js').then(m => m.picture(document.querySelector('#results')))"
+    size += ".then(createImageBitmap)"
     width, height, room = page.run(
         f"{size}.then(i => [i.width, i.height, document.querySelector('#results').clientWidth])"
     )

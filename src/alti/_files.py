@@ -1,4 +1,4 @@
-"""Files that are written as a whole or not at all, and read only where they are files."""
+"""Atomic writes, and checks that a path is a regular file before it is opened."""
 
 import os
 import secrets
@@ -9,14 +9,14 @@ from pathlib import Path
 
 from alti._errors import LoadError, UsageError
 
-STREAMS = ("/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/")  # names of what a process has open
+STREAMS = ("/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/")  # a process's open files
 
 
 def write_whole(path: str | Path, content: bytes) -> None:
-    """Write a file as a whole or not at all: readers see the old content or the new, never half.
+    """Write a file atomically: readers see the old content or the new, never a part of it.
 
-    The bytes are on the disk, under a name of this writer's own, before the file gets its name. A
-    link stays a link and a file that exists keeps its rights; a new one gets those of the umask.
+    The content is synced to disk under a unique temporary name, then renamed. A symlink stays a
+    symlink; an existing file keeps its permissions, and a new one gets those of the umask.
     """
     path = Path(path)
     require_target(path, str(path))
@@ -38,7 +38,7 @@ def write_whole(path: str | Path, content: bytes) -> None:
 
 
 def require_target(path: Path, shown: str) -> None:
-    """Refuse a name that no file can be written under, before any work is done for it."""
+    """Reject a path that cannot be written to, before any work is done."""
     if "\0" in str(path):
         raise UsageError(f"{shown!r} is no name of a file: give another")
     if path.is_dir():
@@ -47,15 +47,15 @@ def require_target(path: Path, shown: str) -> None:
         raise UsageError(f"{shown} is a device or a pipe, which cannot be replaced: give a file")
     target = Path(os.path.realpath(path))
     if target.is_symlink():
-        raise UsageError(f"{shown} is a loop of links: give a file")
+        raise UsageError(f"{shown} is a symlink loop: give a file")
     if not target.parent.is_dir():
         raise UsageError(f"{shown} cannot be written: there is no folder {target.parent}")
 
 
 def is_stream(path: Path) -> bool:
-    """Whether a path is written into rather than replaced: a pipe, a device, /dev/stdout.
+    """Whether a path can only be written into, not replaced: a pipe, a device, /dev/stdout.
 
-    /dev/stdout may be a regular file (`> file`), which other output goes into too.
+    /dev/stdout may be redirected to a regular file that also receives other output.
     """
     if str(path.absolute()).startswith(STREAMS):
         return True
@@ -63,15 +63,15 @@ def is_stream(path: Path) -> bool:
 
 
 def append(out: int, content: bytes) -> None:
-    """Add to an open file (a descriptor), all the way onto the disk."""
-    left = memoryview(content)
-    while left:
-        left = left[os.write(out, left) :]
+    """Append to an open file descriptor and sync it to disk."""
+    remaining = memoryview(content)
+    while remaining:
+        remaining = remaining[os.write(out, remaining) :]
     os.fsync(out)
 
 
 def require_file(path: str | Path, expected: str) -> None:
-    """Refuse what is not a regular file: opening a pipe would wait for a writer, without end."""
+    """Reject anything but a regular file: opening a pipe would block until someone writes to it."""
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:

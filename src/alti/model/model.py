@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from alti._errors import AltiError, LoadError, UnsupportedModelError, UsageError
-from alti.methods import Inputs, Scores, Target, call, named
+from alti.methods import Inputs, Method, Scores, Target, call, named
 from alti.methods.logits import target_logits
 from alti.methods.proofs import missing, prove_once
 from alti.model.assembly import Assembly, chosen, single
@@ -25,7 +25,7 @@ from alti.model.head import Head
 from alti.model.request import Output, Outputs, Positions, Request, Task, request_of
 from alti.model.tokenize import Encoder
 from alti.read.linear_view import require_complete
-from alti.read.modules import family_of, network
+from alti.read.modules import family_of, network, stacks_of
 
 LISTED = 40  # tokens in a message
 SENTENCES = (
@@ -59,6 +59,12 @@ class Model:
     @property
     def dtype(self) -> str:
         return str(network(self.model).dtype).removeprefix("torch.")
+
+    def suits(self, method: Method) -> bool:
+        """Whether a method can be run: some need a second norm in each layer, some a head."""
+        sites = (site for stack, _ in stacks_of(self.model) for site in stack.sites)
+        norms = not method.second_norm or any(site.ffn_norm for site in sites)
+        return norms and (self.head.kind != "encoder" or not method.class_specific)
 
     @cached_property
     def head(self) -> Head:

@@ -1,1 +1,1 @@
-"""An attribution becomes a picture: terminal, web page, LaTeX, plots."""
+"""An attribution becomes a picture: in a terminal, on a web page, in LaTeX, as a plot."""

@@ -1,38 +1,37 @@
-"""One scale for every view: a score becomes a share of the largest, and a share a colour that text can be read on."""
+"""The colour scale of every view: scores relative to the largest, on legible backgrounds."""
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
-STEPS = 20  # of a hue; level −20 speaks strongest against the label, 20 strongest for it, 0 has no colour
-BLUE, ORANGE = (
-    250.0,
-    47.0,
-)  # hues in degrees: for and against, apart for every kind of colour blindness
-BLACK, WHITE = "#000000", "#ffffff"
+STEPS = 20  # levels per hue: −20 is strongest against the label, 20 strongest for it, 0 uncoloured
+BLUE = 250.0  # hue in degrees of scores for the label
+ORANGE = 47.0  # against it; the two are distinguishable with any kind of colour blindness
+BLACK = "#000000"
+WHITE = "#ffffff"
 
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """How colours grow with a score, in OKLCH: lightness and chroma next to no score, and at the largest."""
+    """Lightness and chroma in OKLCH, each for a score near zero and for the largest score."""
 
     lightness: tuple[float, float]
     chroma: tuple[float, float]
-    least: int = 1  # smaller levels are left without a colour
+    least: int = 1  # smaller levels are not coloured
 
 
 LIGHT = Theme(lightness=(1.0, 0.52), chroma=(0.0, 0.16))
 DARK = Theme(lightness=(0.22, 0.7), chroma=(0.0, 0.15))
-# Light or dark, nobody knows: as far from white as from black, and paler where a score is small.
+# For an unknown background: equally far from white and black, and paler for small scores.
 BETWEEN = Theme(lightness=(0.72, 0.62), chroma=(0.04, 0.17), least=2)
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """What the scores of one attribution are measured by."""
+    """The range of scores in a view."""
 
-    largest: float  # |score| that gets the strongest colour; 0: there is none
+    largest: float  # the |score| with the strongest colour; 0 if all scores are 0
     signed: bool
 
     @classmethod
@@ -41,7 +40,7 @@ class Scale:
         return cls(max(map(abs, finite), default=0.0), any(score < 0 for score in finite))
 
     def share(self, score: float) -> float:
-        """The score as a part of the largest, −1 to 1."""
+        """The score relative to the largest, −1 to 1."""
         if not self.largest or math.isnan(score):
             return 0.0
         return max(-1.0, min(1.0, score / self.largest))
@@ -50,15 +49,16 @@ class Scale:
         return round(STEPS * self.share(score))
 
     def number(self, score: float) -> str:
-        """The score with as many digits as the largest needs for three that count, and a sign where signs differ."""
+        """The score, to three significant digits of the largest, with a sign if signed."""
         places = 2 - math.floor(math.log10(self.largest)) if self.largest else 0
-        form = f".{max(3, places)}f" if places <= 8 else ".2e"
-        return f"{score:{'+' if self.signed else ''}{form}}"
+        digits = f".{max(3, places)}f" if places <= 8 else ".2e"
+        sign = "+" if self.signed else ""
+        return f"{score:{sign}{digits}}"
 
 
 @dataclass(frozen=True, slots=True)
 class Paint:
-    """A background and the ink that can be read on it, as #rrggbb."""
+    """A background colour and a legible text colour, as #rrggbb."""
 
     background: str
     ink: str
@@ -66,32 +66,37 @@ class Paint:
 
 @cache
 def paint(level: int, theme: Theme) -> Paint:
-    """The colours of a level, −STEPS to STEPS."""
+    """The colours of a level between −STEPS and STEPS."""
     share = abs(level) / STEPS
-    lightness, chroma = (
-        low + (high - low) * share for low, high in (theme.lightness, theme.chroma)
-    )
-    return painted(_vivid(lightness, chroma, math.radians(BLUE if level > 0 else ORANGE)))
+    lightness = _between(theme.lightness, share)
+    chroma = _between(theme.chroma, share)
+    return painted(_hex(lightness, chroma, math.radians(BLUE if level > 0 else ORANGE)))
+
+
+def _between(ends: tuple[float, float], share: float) -> float:
+    low, high = ends
+    return low + (high - low) * share
 
 
 def painted(background: str) -> Paint:
-    """Black or white, whichever is easier to read: one of the two always has a contrast above 4.58."""
+    """The background with black or white text: one of them always has a contrast above 4.58."""
     return Paint(background, max(BLACK, WHITE, key=lambda ink: contrast(ink, background)))
 
 
 def contrast(first: str, second: str) -> float:
-    """The contrast of two colours by WCAG 2: 1 for equal ones, 21 for black on white; text needs 4.5."""
+    """The WCAG 2 contrast of two colours, from 1 (equal) to 21 (black on white); text needs 4.5."""
     low, high = sorted(map(_luminance, (first, second)))
     return (high + 0.05) / (low + 0.05)
 
 
 def rgb(colour: str) -> tuple[int, int, int]:
-    """#rrggbb as three numbers up to 255."""
+    """#rrggbb as three integers from 0 to 255."""
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
 
 _CUBE = (0, 95, 135, 175, 215, 255)
-_TERMINAL = {  # what 256 colours are, without the first 16, which are the user's own, and without the greys
+# The 256-colour palette without its greys and the first 16 colours, which users can redefine.
+_TERMINAL = {
     16 + 36 * r + 6 * g + b: f"#{_CUBE[r]:02x}{_CUBE[g]:02x}{_CUBE[b]:02x}"
     for r in range(6) for g in range(6) for b in range(6)
 }  # fmt: skip
@@ -99,36 +104,45 @@ _TERMINAL = {  # what 256 colours are, without the first 16, which are the user'
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """A background and its ink as numbers of a terminal that has 256 colours."""
+    """A background and its text colour as indices into a terminal's 256 colours."""
 
     background: int
     ink: int
-    colours: Paint  # what they look like
+    colours: Paint  # the same as #rrggbb
 
 
 @cache
 def paint_256(level: int, theme: Theme) -> Numbered | None:
-    """The closest of 256 colours that has the level's hue, so that its sign is kept; None where no colour is closer."""
+    """The nearest of 256 colours with the level's hue, so that its sign stays recognisable.
+
+    None if the uncoloured background is nearer.
+    """
     wanted = _oklab(paint(level, theme).background)
     hue = math.atan2(wanted[2], wanted[1])
-    alike = {
-        number: lab
+    distances = {
+        number: math.dist(wanted, lab)
         for number, colour in _TERMINAL.items()
-        if math.hypot(*(lab := _oklab(colour))[1:]) > 0.03
-        and abs(math.remainder(math.atan2(lab[2], lab[1]) - hue, math.tau)) < math.radians(30)
+        if _has_hue(lab := _oklab(colour), hue)
     }
-    best = min(alike, key=lambda number: math.dist(wanted, alike[number]))
-    bare = not theme.chroma[0]  # the theme starts at the page's own colour
-    if bare and math.dist(wanted, _oklab(paint(0, theme).background)) < math.dist(
-        wanted, alike[best]
-    ):
-        return None
+    best = min(distances, key=lambda number: distances[number])
+    starts_uncoloured = not theme.chroma[0]
+    if starts_uncoloured:
+        ground = _oklab(paint(0, theme).background)
+        if math.dist(wanted, ground) < distances[best]:
+            return None
     colours = painted(_TERMINAL[best])
     return Numbered(best, 231 if colours.ink == WHITE else 16, colours)
 
 
+def _has_hue(lab: tuple[float, float, float], hue: float) -> bool:
+    """Whether a colour is not grey and lies within 30 degrees of a hue."""
+    _, a, b = lab
+    turn = math.remainder(math.atan2(b, a) - hue, math.tau)
+    return math.hypot(a, b) > 0.03 and abs(turn) < math.radians(30)
+
+
 def _linear(colour: str) -> list[float]:
-    """sRGB without its gamma."""
+    """Linear RGB: sRGB with its gamma removed."""
     shares = [part / 255 for part in rgb(colour)]
     return [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in shares]
 
@@ -139,9 +153,9 @@ def _luminance(colour: str) -> float:
 
 
 def _oklab(colour: str) -> tuple[float, float, float]:
-    """Björn Ottosson's OKLab: lightness and two axes of colour, distances in it are what the eye sees."""
+    """Björn Ottosson's OKLab: lightness and two colour axes; its distances are perceptual."""
     r, g, b = _linear(colour)
-    l = (0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b) ** (1 / 3)  # noqa: E741  # its own name
+    l = (0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b) ** (1 / 3)  # noqa: E741
     m = (0.2119034982 * r + 0.6806995451 * g + 0.1073969566 * b) ** (1 / 3)
     s = (0.0883024619 * r + 0.2817188376 * g + 0.6299787005 * b) ** (1 / 3)
     return (
@@ -151,8 +165,8 @@ def _oklab(colour: str) -> tuple[float, float, float]:
     )
 
 
-def _vivid(lightness: float, chroma: float, hue: float) -> str:
-    """OKLCH as #rrggbb; a colour that a screen cannot show is made paler until it can."""
+def _hex(lightness: float, chroma: float, hue: float) -> str:
+    """OKLCH as #rrggbb; chroma is reduced until the colour is in the sRGB gamut."""
     while True:
         parts = _from_oklab(lightness, chroma * math.cos(hue), chroma * math.sin(hue))
         if chroma < 1e-3 or all(-1e-4 <= part <= 1.0001 for part in parts):
@@ -166,7 +180,7 @@ def _vivid(lightness: float, chroma: float, hue: float) -> str:
 
 
 def _from_oklab(lightness: float, a: float, b: float) -> tuple[float, float, float]:
-    l = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3  # noqa: E741  # its own name
+    l = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3  # noqa: E741
     m = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3
     s = (lightness - 0.0894841775 * a - 1.2914855480 * b) ** 3
     return (

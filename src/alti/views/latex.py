@@ -1,175 +1,172 @@
-r"""The paper's saliency maps: words in five shades of blue, as a table or a document of its own.
+r"""The paper's saliency maps: words in five shades of blue, as a table or a complete document.
 
-The text survives any character: what LaTeX has no letter for is set where a package for its script is installed, else
-its code point is shown, like U+1F600.
+Any character is accepted: one that LaTeX cannot set by itself is set if a package for its script is
+installed, and otherwise shown as its code point, like U+1F600.
 """
 
 import math
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import zip_longest
 
 from alti.model.attribution import Attribution
 from alti.views.colours import WHITE, painted
-from alti.views.segments import Piece, chance_of, label_of, method_of, passages, together
+from alti.views.segments import (
+    Piece,
+    Shown,
+    chance_of,
+    grouped_by_text,
+    label_of,
+    method_of,
+    passages,
+    scores_of,
+)
 
-BINS = (
-    "FFFFFF",
-    "D0E1F2",
-    "94C4DF",
-    "4A98C9",
-    "1764AB",
-)  # the paper's colours, a fifth of the range each
-LONGEST = 24  # characters in one coloured box: LaTeX cannot break a line inside it
-FULL = 500  # words and spaces in one row: LaTeX cannot break a page inside it
+BINS = ("FFFFFF", "D0E1F2", "94C4DF", "4A98C9", "1764AB")  # the paper's, a fifth of the range each
+LONGEST = 24  # characters in one coloured box, inside which LaTeX cannot break a line
+FULL = 500  # words and spaces in one row, inside which LaTeX cannot break a page
 
+# A hyphen or a comma would form a ligature with the next one.
 _ESCAPES = {
-    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
-    "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
-    "|": r"\textbar{}", "`": r"\textasciigrave{}", "'": r"\textquotesingle{}", '"': r"\symbol{34}",
-    "-": "-{}", ",": ",{}", "…": r"\ldots{}",
-}  # fmt: skip  # - and , would grow together with the next one
-_LETTERS = frozenset(  # that LaTeX knows by itself, in the encoding T1
-    "¡¢£¥§©ª«¬®°±²³µ¶·¹º»¼½¾¿ÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÐÑÒÓÔÕÖ×ØÙÚÛÜÝÞßàáâãäåæçèéêëìíîïðñòóôõö÷øùúûüýþÿĀāĂăĄąĆćĈĉĊċČčĎďĐđĒēĔĕĖėĘęĚě"
-    "ĜĝĞğĠġĢģĤĥĨĩĪīĬĭĮįİıĴĵĶķĹĺĻļĽľŁłŃńŅņŇňŊŋŌōŎŏŐőŒœŔŕŖŗŘřŚśŜŝŞşŠšŢţŤťŨũŪūŬŭŮůŰűŲųŴŵŶŷŸŹźŻżŽžȘșȚț–—‘’‚“”„†‡•‰‹›€™"
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#",
+    "_": r"\_", "%": r"\%", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "`": r"\textasciigrave{}",
+    "'": r"\textquotesingle{}", '"': r"\symbol{34}", "-": "-{}", ",": ",{}", "…": r"\ldots{}",
+}  # fmt: skip
+_LETTERS = frozenset(  # available in the T1 encoding
+    "¡¢£¥§©ª«¬®°±²³µ¶·¹º»¼½¾¿ÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÐÑÒÓÔÕÖ×ØÙÚÛÜÝÞßàáâãäåæçèéêëìíîïðñòóôõö÷øùúûüýþÿ"
+    "ĀāĂăĄąĆćĈĉĊċČčĎďĐđĒēĔĕĖėĘęĚěĜĝĞğĠġĢģĤĥĨĩĪīĬĭĮįİıĴĵĶķĹĺĻļĽľŁłŃńŅņŇňŊŋŌōŎŏŐőŒœŔŕŖŗŘř"
+    "ŚśŜŝŞşŠšŢţŤťŨũŪūŬŭŮůŰűŲųŴŵŶŷŸŹźŻżŽžȘșȚț–—‘’‚“”„†‡•‰‹›€™"
 )
 _ACCENTS = {
-    "\u0300": "`", "\u0301": "'", "\u0302": "^", "\u0303": "~", "\u0304": "=", "\u0306": "u", "\u0307": ".",
-    "\u0308": '"', "\u030a": "r", "\u030b": "H", "\u030c": "v", "\u0323": "d", "\u0327": "c", "\u0328": "k",
-    "\u0331": "b",
+    "\u0300": "`", "\u0301": "'", "\u0302": "^", "\u0303": "~", "\u0304": "=", "\u0306": "u",
+    "\u0307": ".", "\u0308": '"', "\u030a": "r", "\u030b": "H", "\u030c": "v", "\u0323": "d",
+    "\u0327": "c", "\u0328": "k", "\u0331": "b",
 }  # fmt: skip
+_BELOW = "cdkb"  # accents below the letter, which are set around those above it
 _OVER_MATH = {"\u0300": "grave", "\u0301": "acute", "\u0308": "ddot", "\u0342": "tilde"}
 _SIGNS = "αβγδεζηθικλμνξπρστυφχψωςΓΔΘΛΞΠΣΥΦΨΩ−≤≥≠≈≡∞√∑∏∂∈∀∃←→↑↓↔⇒⇔♥♦♣♠★"
 _NAMES = r"""
-    \alpha \beta \gamma \delta \varepsilon \zeta \eta \theta \iota \kappa \lambda \mu \nu \xi \pi \rho \sigma \tau
-    \upsilon \varphi \chi \psi \omega \varsigma \Gamma \Delta \Theta \Lambda \Xi \Pi \Sigma \Upsilon \Phi \Psi \Omega -
-    \leq \geq \neq \approx \equiv \infty \surd \sum \prod \partial \in \forall \exists \leftarrow \rightarrow \uparrow
-    \downarrow \leftrightarrow \Rightarrow \Leftrightarrow \heartsuit \diamondsuit \clubsuit \spadesuit \star
+    \alpha \beta \gamma \delta \varepsilon \zeta \eta \theta \iota \kappa \lambda \mu \nu \xi \pi
+    \rho \sigma \tau \upsilon \varphi \chi \psi \omega \varsigma \Gamma \Delta \Theta \Lambda \Xi
+    \Pi \Sigma \Upsilon \Phi \Psi \Omega - \leq \geq \neq \approx \equiv \infty \surd \sum \prod
+    \partial \in \forall \exists \leftarrow \rightarrow \uparrow \downarrow \leftrightarrow
+    \Rightarrow \Leftrightarrow \heartsuit \diamondsuit \clubsuit \spadesuit \star
 """
 _MATH = dict(zip(_SIGNS, _NAMES.split(), strict=True))
 _MATH |= dict(zip("οΑΒΕΖΗΙΚΜΝΟΡΤΧ", (rf"\mathrm{{{c}}}" for c in "oABEZHIKMNOPTX"), strict=True))
-_UNSEEN = "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufe0e\ufe0f\ufeff"  # joiners, marks of direction, variations
+# Joiners, direction marks and variation selectors.
+_INVISIBLE = "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufe0e\ufe0f\ufeff"
 _CYRILLIC = re.compile("[Ѐ-џҐґ]")
-_CJK = {
-    "gbsn": "gb2312",
-    "bsmi": "big5",
-    "mj": "euc_kr",
-}  # LaTeX's fonts, and an encoding of the characters in each
+_CJK = {"gbsn": "gb2312", "bsmi": "big5", "mj": "euc_kr"}  # LaTeX fonts and their character sets
 
-_MACROS = (
-    r"""
+_MACROS = r"""
 % Needs \usepackage[T1]{fontenc} and \usepackage{xcolor}.
-"""
-    + "\n".join(
-        rf"\definecolor{{alti{number}}}{{HTML}}{{{colour}}}" for number, colour in enumerate(BINS)
-    )
-    + r"""
+COLOURS
 \providecommand{\altiword}[3]{{\setlength{\fboxsep}{0.6pt}% shade, ink, text
   \ifnum#1=0 \strut#3\else\kern-\fboxsep
-  \colorbox{alti#1}{\rule[-.22\baselineskip]{0pt}{.82\baselineskip}\textcolor{#2}{#3}}\kern-\fboxsep\fi}}
+  \colorbox{alti#1}{\rule[-.22\baselineskip]{0pt}{.82\baselineskip}\textcolor{#2}{#3}}%
+  \kern-\fboxsep\fi}}
 \providecommand{\alticode}[1]{\,{\scriptsize\ttfamily U+#1}\,}
 \makeatletter
-\providecommand{\altiglyph}[3]{% font, code point, character: set where there is that font
+\providecommand{\altiglyph}[3]{% font, code point, character: set if the font is available
   \@ifundefined{Umathchar}{%
     \@ifundefined{alti-#1}{\alticode{#2}}{\@nameuse{alti-#1}{#3}}%
   }{\iffontchar\font"#2 #3\else\alticode{#2}\fi}}
 \makeatother
-"""
+""".replace(
+    "COLOURS",
+    "\n".join(rf"\definecolor{{alti{i}}}{{HTML}}{{{colour}}}" for i, colour in enumerate(BINS)),
 )
-_PREAMBLE = (
-    r"""\documentclass{article}
+_CJK_FONT = r"""\IfFileExists{c70FONT.fd}{\usepackage{CJKutf8}
+  \expandafter\newcommand\csname alti-FONT\endcsname[1]{\begin{CJK}{UTF8}{FONT}##1\end{CJK}}
+}{}
+"""
+_PREAMBLE = r"""\documentclass{article}
 \IfFileExists{lmodern.sty}{\usepackage{lmodern}}{}
 \IfFileExists{t2aenc.def}{\usepackage[T2A,T1]{fontenc}
   \expandafter\newcommand\csname alti-cyrillic\endcsname[1]{{\fontencoding{T2A}\selectfont ##1}}
 }{\usepackage[T1]{fontenc}}
-"""
-    + "".join(
-        rf"""\IfFileExists{{c70{font}.fd}}{{\usepackage{{CJKutf8}}
-  \expandafter\newcommand\csname alti-{font}\endcsname[1]{{\begin{{CJK}}{{UTF8}}{{{font}}}##1\end{{CJK}}}}
-}}{{}}
-"""
-        for font in _CJK
-    )
-    + r"""\usepackage[margin=2.5cm]{geometry}
+CJK_FONTS\usepackage[margin=2.5cm]{geometry}
 \usepackage{longtable}
 \usepackage{xcolor}
 \pagestyle{empty}
 \begin{document}
-"""
-)
+""".replace("CJK_FONTS", "".join(_CJK_FONT.replace("FONT", font) for font in _CJK))
 
 
-def document(found: Attribution | Sequence[Attribution], *, words: bool = True) -> str:
-    """A document that compiles on its own, with pdflatex or one of its successors."""
-    return f"{_PREAMBLE}{_table(found, 'longtable', words)}\\end{{document}}\n"
+def document(attributions: Shown, *, words: bool = True) -> str:
+    """A complete document for pdflatex or one of its successors."""
+    return f"{_PREAMBLE}{_table(attributions, 'longtable', words)}\\end{{document}}\n"
 
 
-def table(found: Attribution | Sequence[Attribution], *, words: bool = True) -> str:
-    r"""A table to \input into a paper: a row for each attribution, its method and the coloured text."""
-    return _table(found, "tabular", words)
+def table(attributions: Shown, *, words: bool = True) -> str:
+    r"""A table to \input into a paper, with a row for each attribution: its method and the text."""
+    return _table(attributions, "tabular", words)
 
 
-def _table(found: Attribution | Sequence[Attribution], environment: str, words: bool) -> str:
-    rows = []
-    for group in together(found):
+def _table(attributions: Shown, environment: str, words: bool) -> str:
+    rows: list[str] = []
+    for group in grouped_by_text(attributions):
+        if rows:
+            rows.append(r"\noalign{\medskip}")
         if head := _head(group[0]):
-            rows.append(
-                rf"\multicolumn{{2}}{{@{{}}p{{\linewidth}}@{{}}}}{{\raggedright {head}}}\tabularnewline[2pt]"
-            )
-        for one in group:
-            name = (
-                escaped(method_of(one))
-                .replace(r"\_", r"\_\allowbreak{}")
-                .replace(":", r":\allowbreak{}")
-            )
-            texts = _lines(one, words)
-            rows += [
-                rf"\raggedright {left} & \raggedright {text}\tabularnewline"
-                for left, text in zip_longest([name], texts, fillvalue="")
-            ]
-            rows[-1] += "[4pt]"
-        rows.append(r"\noalign{\medskip}")
+            cell = rf"\multicolumn{{2}}{{@{{}}p{{\linewidth}}@{{}}}}{{\raggedright {head}}}"
+            rows.append(rf"{cell}\tabularnewline[2pt]")
+        for attribution in group:
+            rows += _rows(attribution, words)
     columns = r"{@{}p{0.2\linewidth}@{\hspace{0.02\linewidth}}p{0.78\linewidth}@{}}"
-    body = "\n".join(rows[:-1])
+    body = "\n".join(rows)
     return f"{_MACROS.lstrip()}\\begin{{{environment}}}{columns}\n{body}\n\\end{{{environment}}}\n"
 
 
-def _head(found: Attribution) -> str:
-    chance = f"(${chance_of(found)}$)" if chance_of(found) else ""
-    label = rf"\textbf{{{escaped(label_of(found))}}}" if found.label else ""
-    return " ".join(part for part in (label, chance) if part)
+def _head(attribution: Attribution) -> str:
+    label = rf"\textbf{{{escaped(label_of(attribution))}}}" if attribution.label else ""
+    chance = f"(${chance_of(attribution)}$)" if chance_of(attribution) else ""
+    return " ".join(filter(None, (label, chance)))
 
 
-def _lines(found: Attribution, words: bool) -> list[str]:
-    """The texts of an attribution, cut where the user begins a line: a page can end between rows, not in one."""
-    shown = passages(found, words=words)
-    scores = [
-        piece.score
-        for passage in shown
-        for piece in passage
-        if piece.score is not None and not piece.special
+def _rows(attribution: Attribution, words: bool) -> list[str]:
+    """The method and the text; further lines of the text are rows of their own."""
+    method = escaped(method_of(attribution))
+    for mark in (r"\_", ":"):
+        method = method.replace(mark, rf"{mark}\allowbreak{{}}")
+    rows = [
+        rf"\raggedright {left} & \raggedright {text}\tabularnewline"
+        for left, text in zip_longest([method], _lines(attribution, words), fillvalue="")
     ]
-    finite = [score for score in scores if math.isfinite(score)]
-    low = max(
-        min(finite, default=0.0), 0.0
-    )  # of signed scores, what speaks for the label is shaded: 0 stays white
+    rows[-1] += "[4pt]"
+    return rows
+
+
+def _lines(attribution: Attribution, words: bool) -> list[str]:
+    """The texts, split at the user's line breaks: a page can break between rows, not inside one."""
+    shown = passages(attribution, words=words)
+    finite = [score for score in scores_of(shown) if math.isfinite(score)]
+    low = max(min(finite, default=0.0), 0.0)  # if scores are signed, only positive ones are shaded
     high = max(finite, default=0.0)
     lines: list[list[str]] = []
     for passage in shown:
         lines.append([])
-        for before, piece in zip([None, *passage], passage, strict=False):
-            ends = piece.score is None and "\n" in piece.text
-            if lines[-1] and (ends or (len(lines[-1]) > FULL and not piece.text.strip())):
+        previous: Piece | None = None
+        for piece in passage:
+            newline = piece.score is None and "\n" in piece.text
+            full = len(lines[-1]) > FULL and not piece.text.strip()
+            if lines[-1] and (newline or full):
                 lines.append([])
-            joined = before is not None and before.score is not None
+            joined = previous is not None and previous.score is not None
             lines[-1].append(_piece(piece, joined, low, high))
+            previous = piece
     return [line for parts in lines if (line := "".join(parts).strip())]
 
 
 def bin_of(score: float, low: float, high: float) -> int:
-    """Which fifth of the range from the sentence's lowest to its highest score: 0 to 4; 0 where all are equal."""
+    """Which fifth of the range between the text's lowest and highest score, 0 to 4.
+
+    0 if all scores are equal.
+    """
     if not high > low or math.isnan(score):
         return 0
     share = (max(low, min(high, score)) - low) / (high - low)
@@ -177,7 +174,7 @@ def bin_of(score: float, low: float, high: float) -> int:
 
 
 def _piece(piece: Piece, joined: bool, low: float, high: float) -> str:
-    """A word in its boxes; in grey special tokens and what was cut; else what has no score is a space."""
+    """A word in its boxes, or special tokens and truncated text in grey, or a space."""
     if piece.score is None or piece.special:
         text = piece.text or " ".join(token for token, _ in piece.tokens)
         words = " ".join(escaped(word) for word in text.split())
@@ -185,18 +182,17 @@ def _piece(piece: Piece, joined: bool, low: float, high: float) -> str:
     number = bin_of(piece.score, low, high)
     ink = "white" if painted(f"#{BINS[number]}").ink == WHITE else "black"
     boxes = [rf"\altiword{{{number}}}{{{ink}}}{{{text}}}" for text in _chunks(piece.text)]
-    return (r"\allowbreak" if joined and _breakable(piece.text) else "") + "\\allowbreak\n".join(
-        boxes
-    )
+    start = r"\allowbreak" if joined and _breakable(piece.text) else ""
+    return start + "\\allowbreak\n".join(boxes)
 
 
 def _breakable(text: str) -> bool:
-    """Whether a line may begin with it though no space stands before: it is Chinese, and no punctuation."""
+    """Whether a line may start here without a space: at CJK characters other than punctuation."""
     return _font_of(text[0]) not in ("", "cyrillic") and unicodedata.category(text[0])[0] != "P"
 
 
 def _font_of(letter: str) -> str:
-    """What sets a letter that LaTeX does not know by itself, where it is installed; '' for nothing."""
+    """The font, if installed, for a letter that LaTeX cannot set by itself; '' if there is none."""
     if _CYRILLIC.fullmatch(letter):
         return "cyrillic"
     for font, encoding in _CJK.items() if letter >= "\u3000" else ():
@@ -207,57 +203,63 @@ def _font_of(letter: str) -> str:
 
 
 def _chunks(text: str) -> Iterator[str]:
-    """A word as LaTeX, in boxes short enough for a line."""
-    made, taken = "", 0
-    for letter in _clusters(text):
-        shown = _letter(letter)
-        size = 6 if r"\alticode" in shown or r"\altiglyph" in shown else 1
-        if made and taken + size > LONGEST:
-            yield made
-            made, taken = "", 0
-        made, taken = made + shown, taken + size
-    yield made
+    """A word as LaTeX, in chunks short enough for a line."""
+    chunk = ""
+    length = 0
+    for cluster in _clusters(text):
+        letter = _letter(cluster)
+        width = 6 if r"\alticode" in letter or r"\altiglyph" in letter else 1
+        if chunk and length + width > LONGEST:
+            yield chunk
+            chunk = ""
+            length = 0
+        chunk += letter
+        length += width
+    yield chunk
 
 
 def escaped(text: str) -> str:
-    """Any text as LaTeX, on one line."""
+    """Any text as LaTeX on one line."""
     return "".join(_letter(letter) for letter in _clusters(" ".join(text.split())))
 
 
 def _clusters(text: str) -> list[str]:
-    """Letters with the accents on them."""
+    """Letters with their combining accents."""
     return re.findall(r"(?s).[\u0300-\u036f]*", unicodedata.normalize("NFC", text))
 
 
 def _letter(cluster: str) -> str:
-    """One letter and its accents as LaTeX sets them, or its code points."""
-    if cluster in _UNSEEN or cluster.isspace():
+    """A letter and its accents as LaTeX, or its code points."""
+    if cluster in _INVISIBLE or cluster.isspace():
         return " " if cluster.isspace() else ""
-    if (
-        cluster == "\ufffd" or unicodedata.category(cluster[0])[0] == "C"
-    ):  # no letter: a control, or not assigned
+    if cluster == "\ufffd" or unicodedata.category(cluster[0])[0] == "C":  # control or unassigned
         return "".join(rf"\alticode{{{ord(letter):04X}}}" for letter in cluster)
     if cluster.isascii() or cluster in _LETTERS or cluster == "…":
         return _ESCAPES.get(cluster, cluster)
     if len(cluster) == 1 and (font := _font_of(cluster)):
-        return rf"\altiglyph{{{font}}}{{{ord(cluster):04X}}}{{{cluster}}}"
+        return _glyph(cluster, font)
+    if accented := _accented(cluster):
+        return accented
+    if (simpler := unicodedata.normalize("NFKC", cluster)) != cluster:  # a ligature, a bold letter
+        return "".join(map(_letter, _clusters(simpler)))
+    return "".join(_glyph(letter) for letter in cluster if letter not in _INVISIBLE)
+
+
+def _glyph(letter: str, font: str = "") -> str:
+    return rf"\altiglyph{{{font}}}{{{ord(letter):04X}}}{{{letter}}}"
+
+
+def _accented(cluster: str) -> str:
+    """A letter with its accents as LaTeX commands; '' if LaTeX has no commands for them."""
     base, *marks = list(unicodedata.normalize("NFD", cluster))
     if base in _MATH and all(mark in _OVER_MATH for mark in marks):
-        made = _MATH[base]
+        symbol = _MATH[base]
         for mark in marks:
-            made = rf"\{_OVER_MATH[mark]}{{{made}}}"
-        return rf"\ensuremath{{{made}}}"
+            symbol = rf"\{_OVER_MATH[mark]}{{{symbol}}}"
+        return rf"\ensuremath{{{symbol}}}"
     if (base.isascii() or base in _LETTERS) and all(mark in _ACCENTS for mark in marks):
-        made = _ESCAPES.get(base, base)
-        for mark in sorted(
-            marks, key=lambda mark: _ACCENTS[mark] in "cdkb"
-        ):  # those below go round the others
-            made = rf"\{_ACCENTS[mark]}{{{made}}}"
-        return made
-    if (plain := unicodedata.normalize("NFKC", cluster)) != cluster:  # a ligature, a bold letter
-        return "".join(map(_letter, _clusters(plain)))
-    return "".join(
-        rf"\altiglyph{{}}{{{ord(letter):04X}}}{{{letter}}}"
-        for letter in cluster
-        if letter not in _UNSEEN
-    )
+        letter = _ESCAPES.get(base, base)
+        for mark in sorted(marks, key=lambda mark: _ACCENTS[mark] in _BELOW):
+            letter = rf"\{_ACCENTS[mark]}{{{letter}}}"
+        return letter
+    return ""

@@ -1,4 +1,4 @@
-"""Tables of numbers for papers, files and terminals, and the intervals that go with the numbers."""
+"""Tables of numbers for papers, files and terminals, and the intervals of the numbers."""
 
 import csv
 import io
@@ -17,16 +17,15 @@ from alti._errors import UsageError
 
 EMPTY = "–"
 
-_FORMULA = tuple("=+-@\t\r\n")  # spreadsheets compute a cell that begins with one of these
+_FORMULA = tuple("=+-@\t\r\n")  # spreadsheets evaluate a cell that starts with one of these
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_DRAWN_AT_ONCE = 1 << 22  # values of the bootstrap that are in memory at a time
+_DRAWN_AT_ONCE = 1 << 22  # bootstrap values in memory at a time
 _LATEX = str.maketrans(
     {
         **{character: f"\\{character}" for character in "&%$#_{}"},
         **{character: f"${character}$" for character in "<>"},  # the default font prints ¡ and ¿
-        **{
-            character: f"{{{character}}}" for character in "[*"
-        },  # at the start of a row they are options of \\
+        "[": "{[}",  # at the start of a row, [ and * would be options of \\
+        "*": "{*}",
         "\\": r"\textbackslash{}",
         "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}",
@@ -47,7 +46,7 @@ _LATEX = str.maketrans(
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A number, its interval where it has one, and whether it is the best of its kind; nan is an empty cell.
+    """A number, possibly with an interval, and whether it is the best; nan is an empty cell.
 
     >>> Cell(*bootstrap([0.25, 0.5]))
     Cell(value=0.375, low=0.25, high=0.5, best=False)
@@ -60,7 +59,7 @@ class Cell:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Both ends, or None."""
+        """The lower and upper end, or None."""
         if self.low is None or self.high is None or math.isnan(self.low) or math.isnan(self.high):
             return None
         return self.low, self.high
@@ -68,9 +67,10 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of a name and its cells; the first of `columns` heads the names.
+    """Rows of a name and its cells; the first of `columns` is the heading of the names.
 
-    >>> table = Table("AUC", ("method", "SST-2"), (("alti", (Cell(0.28, 0.256, 0.303, best=True),)),))
+    >>> best = Cell(0.28, 0.256, 0.303, best=True)
+    >>> table = Table("AUC", ("method", "SST-2"), (("alti", (best,)),))
     >>> print(table.text(), end="")
     AUC
     <BLANKLINE>
@@ -87,63 +87,57 @@ class Table:
         for name, cells in self.rows:
             if len(cells) + 1 != len(self.columns):
                 raise UsageError(
-                    f"row {name!r} has {len(cells)} cells under the columns {', '.join(self.columns)}: "
-                    "give one cell for each column but the first, which heads the rows' names"
+                    f"row {name!r} has {len(cells)} cells under the columns "
+                    f"{', '.join(self.columns)}: give one cell for each column but the first, "
+                    "which is the heading of the names"
                 )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists, numbers and strings, ready for JSON; what is nan becomes None."""
-        rows = [{self.columns[0]: name} | {key_of(c): _plain(x) for c, x in zip(self.columns[1:], cells, strict=True)}
-                for name, cells in self.rows]  # fmt: skip
+        """Plain lists, numbers and strings, ready for JSON; nan becomes None."""
+        keys = [key_of(column) for column in self.columns[1:]]
+        rows = [
+            {self.columns[0]: name} | dict(zip(keys, map(_plain, cells), strict=True))
+            for name, cells in self.rows
+        ]
         return {"title": self.title, "rows": rows, "note": self.note}
 
     def markdown(self, digits: int = 3) -> str:
-        """The table for a README; best in bold."""
+        """The table as Markdown; the best in bold."""
         head, *body = ["| " + " | ".join(row) + " |" for row in self._grid(_MARKDOWN, digits)]
         rule = "|" + "|".join("---:" if numeric else "---" for numeric in self._numeric()) + "|"
         title = f"**{_MARKDOWN.escape(self.title)}**" if self.title else ""
         return _paragraphs(title, "\n".join([head, rule, *body]), _MARKDOWN.escape(self.note))
 
     def latex(self, digits: int = 3) -> str:
-        """The table for a paper, with the package booktabs; best in bold."""
+        """The table as LaTeX for the package booktabs; the best in bold."""
         head, *body = ["    " + " & ".join(row) + r" \\" for row in self._grid(_TEX, digits)]
         align = "".join("r" if numeric else "l" for numeric in self._numeric())
-        caption = [rf"  \caption{{{_TEX.escape(self.title)}}}"] if self.title else []
-        note = [rf"  \par\smallskip{{\footnotesize {_TEX.escape(self.note)}}}"] if self.note else []
-        lines = [
-            r"\begin{table}",
-            r"  \centering",
-            *caption,
-            rf"  \begin{{tabular}}{{{align}}}",
-            r"    \toprule",
-            head,
-        ]
-        lines += [
-            r"    \midrule",
-            *body,
-            r"    \bottomrule",
-            r"  \end{tabular}",
-            *note,
-            r"\end{table}",
-        ]
+        lines = [r"\begin{table}", r"  \centering"]
+        if self.title:
+            lines.append(rf"  \caption{{{_TEX.escape(self.title)}}}")
+        lines += [rf"  \begin{{tabular}}{{{align}}}", r"    \toprule", head, r"    \midrule"]
+        lines += [*body, r"    \bottomrule", r"  \end{tabular}"]
+        if self.note:
+            lines.append(rf"  \par\smallskip{{\footnotesize {_TEX.escape(self.note)}}}")
+        lines.append(r"\end{table}")
         return "\n".join(lines) + "\n"
 
     def text(self, digits: int = 3) -> str:
-        """The table for a terminal; best marked with a star."""
-        grid, numeric = self._grid(_PLAIN, digits), self._numeric()
+        """The table for a terminal; the best with a star."""
+        grid = self._grid(_PLAIN, digits)
+        numeric = self._numeric()
         widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
         lines = []
         for row in grid:
-            cells = zip(row, widths, numeric, strict=True)
-            lines.append(
-                "  ".join(
-                    c.rjust(width) if right else c.ljust(width) for c, width, right in cells
-                ).rstrip()
-            )
+            cells = [
+                cell.rjust(width) if right else cell.ljust(width)
+                for cell, width, right in zip(row, widths, numeric, strict=True)
+            ]
+            lines.append("  ".join(cells).rstrip())
         return _paragraphs(_PLAIN.escape(self.title), "\n".join(lines), _PLAIN.escape(self.note))
 
     def csv(self) -> str:
-        """The numbers in full, without title and note; a column of intervals becomes three."""
+        """The numbers in full, without title and note; intervals take two more columns."""
         wide = self._columns_with(lambda cell: cell.interval is not None)
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
@@ -154,18 +148,14 @@ class Table:
         return out.getvalue()
 
     def _grid(self, style: "_Style", digits: int) -> list[list[str]]:
-        """Headings and rows, as they are shown."""
-        head = [style.escape(name) for name in self.columns]
-        return [
-            head,
-            *(
-                [style.escape(name), *(style.cell(c, digits) for c in cells)]
-                for name, cells in self.rows
-            ),
-        ]
+        """Headings and rows as strings."""
+        grid = [[style.escape(name) for name in self.columns]]
+        for name, cells in self.rows:
+            grid.append([style.escape(name), *(style.cell(cell, digits) for cell in cells)])
+        return grid
 
     def _numeric(self) -> list[bool]:
-        """Which columns stand to the right: those with numbers in them."""
+        """Which columns contain numbers and are aligned right."""
         return [False, *self._columns_with(lambda cell: True)]
 
     def _columns_with(self, test: Callable[[Cell], bool]) -> list[bool]:
@@ -175,7 +165,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class _Style:
-    """How a kind of output writes a string, a best number, an interval and a minus."""
+    """How an output format writes a string, the best number, an interval and a minus sign."""
 
     escape: Callable[[str], str]
     best: str
@@ -195,7 +185,7 @@ class _Style:
         return shown
 
     def number(self, value: float, digits: int) -> str:
-        return f"{value:z.{digits}f}".replace("-", self.minus)  # z: no minus before a zero
+        return f"{value:z.{digits}f}".replace("-", self.minus)  # z: no negative zero
 
 
 def _one_line(string: str) -> str:
@@ -219,7 +209,7 @@ def _paragraphs(*parts: str) -> str:
 
 
 def long_csv(tables: Sequence[Table]) -> str:
-    """Several tables as one, a line for each number."""
+    """Several tables in one, with a line for each number."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["table", "row", "column", "value", "low", "high"])
@@ -232,7 +222,7 @@ def long_csv(tables: Sequence[Table]) -> str:
 
 
 def key_of(column: str) -> str:
-    """A heading as a program reads it: without arrows and bars."""
+    """A heading without arrows and bars, as a key for programs."""
     return re.sub(r" [↑↓]$", "", column).replace(" |·|", " by size")
 
 
@@ -242,18 +232,16 @@ def _headings(name: str, wide: bool) -> list[str]:
 
 
 def _text(cell: str) -> str:
-    """A string as a cell of a CSV file: a quote in front keeps spreadsheets from computing it."""
+    """A string as a CSV cell: a leading quote keeps spreadsheets from evaluating it."""
     safe = f"'{cell}" if cell.startswith(_FORMULA) and not _NUMBER.fullmatch(cell) else cell
-    return safe.replace("\r\n", "\n").replace("\r", "\n")  # csv leaves \r unquoted: a new row
+    return safe.replace("\r\n", "\n").replace("\r", "\n")  # csv does not quote \r
 
 
 def _numbers(cell: Cell | str | None, wide: bool) -> list[str]:
     if isinstance(cell, Cell):
         numbers = [cell.value, *(cell.interval or (math.nan, math.nan))]
-        return [
-            "" if math.isnan(number) else repr(float(number))
-            for number in numbers[: 3 if wide else 1]
-        ]
+        kept = numbers if wide else numbers[:1]
+        return ["" if math.isnan(number) else repr(float(number)) for number in kept]
     return [_text(cell or ""), *[""] * (2 if wide else 0)]
 
 
@@ -267,39 +255,41 @@ def _plain(cell: Cell | str | None) -> Any:
 def bootstrap(
     values: ArrayLike, *, draws: int = 2000, seed: int = 0, level: float = 0.95
 ) -> tuple[float, float, float]:
-    """The mean and the ends of its interval, by the percentile bootstrap.
+    """The mean and its interval (low, high), by the percentile bootstrap.
 
-    Values that are nan are left out; where none is left, all three are nan; of one value, the ends are. The ends are
-    the (1 ∓ level) / 2 quantiles of the means of `draws` samples, each as large as the data and drawn from it with
-    replacement (Efron and Tibshirani 1993, chapter 13).
+    nan values are ignored. With no values left, all three results are nan; with one, the interval
+    is. Its ends are the (1 ∓ level) / 2 quantiles of the means of `draws` samples, each as large as
+    the data and drawn from it with replacement (Efron and Tibshirani 1993, chapter 13).
     """
     if draws < 1 or not 0 < level < 1:
         raise UsageError(
-            f"draws={draws}, level={level}: give 1 draw or more and a level between 0 and 1, like 0.95"
+            f"draws={draws}, level={level}: "
+            "give 1 draw or more and a level between 0 and 1, like 0.95"
         )
-    found = np.asarray(values, dtype=np.float64).ravel()
-    found = found[~np.isnan(found)]
-    if not found.size:
+    data = np.asarray(values, dtype=np.float64).ravel()
+    data = data[~np.isnan(data)]
+    if not data.size:
         return math.nan, math.nan, math.nan
-    if found.size == 1:  # says nothing about others
-        return float(found[0]), math.nan, math.nan
-    chance = np.random.default_rng(seed)
+    if data.size == 1:  # says nothing about the spread
+        return float(data[0]), math.nan, math.nan
+    generator = np.random.default_rng(seed)
     means = np.empty(draws)
-    step = max(1, _DRAWN_AT_ONCE // found.size)
+    step = max(1, _DRAWN_AT_ONCE // data.size)
     for start in range(0, draws, step):
         part = means[start : start + step]
-        part[:] = found[chance.integers(found.size, size=(part.size, found.size))].mean(axis=1)
+        part[:] = data[generator.integers(data.size, size=(part.size, data.size))].mean(axis=1)
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return float(found.mean()), float(low), float(high)
+    return float(data.mean()), float(low), float(high)
 
 
 def paired(
     values: ArrayLike, others: ArrayLike, *, draws: int = 2000, seed: int = 0, level: float = 0.95
 ) -> tuple[float, float, float]:
-    """The mean of values − others and the ends of its interval, over the entries that both have."""
-    ours, theirs = np.asarray(values, dtype=np.float64), np.asarray(others, dtype=np.float64)
-    if ours.shape != theirs.shape:
+    """The mean of values − others and its interval, over the entries that both have."""
+    left = np.asarray(values, dtype=np.float64)
+    right = np.asarray(others, dtype=np.float64)
+    if left.shape != right.shape:
         raise UsageError(
-            f"{ours.size} values cannot be paired with {theirs.size}: give nan where one is missing"
+            f"{left.size} values cannot be paired with {right.size}: give nan where one is missing"
         )
-    return bootstrap(ours - theirs, draws=draws, seed=seed, level=level)
+    return bootstrap(left - right, draws=draws, seed=seed, level=level)

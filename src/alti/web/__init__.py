@@ -1,4 +1,4 @@
-"""The web page: `alti serve`. A light server in front of one process that holds the models."""
+"""The web page, `alti serve`: a light server in front of one process that holds the models."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def serve(settings: "Settings", *, browser: bool = False) -> None:
-    """Serve the page and its API until Ctrl-C."""
+    """Serve the page and its API until interrupted."""
     try:
         from alti.web import serving
     except ImportError:

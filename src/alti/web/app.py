@@ -1,4 +1,4 @@
-"""The pages and the API: everything that the network can reach."""
+"""The pages and the API: everything that is reachable from the network."""
 
 import asyncio
 import hashlib
@@ -21,7 +21,7 @@ from alti.views import html
 from alti.web.openapi import description
 from alti.web.questions import EXPLAIN, EXPORT, VIEW, Field, read
 from alti.web.settings import LOOPBACK, Limits, Refused, Settings
-from alti.web.worker import Worker
+from alti.web.worker import CRASHED, Worker
 
 STATIC = Path(__file__).with_name("static")
 TYPES = {
@@ -30,16 +30,18 @@ TYPES = {
     ".css": "text/css",
     ".svg": "image/svg+xml",
 }
-READING = 10.0  # seconds for the body of a request
-DRAINED = 64  # times the limit of a body that is read and thrown away, so that its sender hears why
+BODY_SECONDS = 10.0  # for the body of a request to arrive
+DRAINED = 64  # times the size limit that is read and discarded, so that the sender learns why
+NOT_LOCAL = "This server answers to localhost only: open it at the address that alti serve printed."
 TWO_LENGTHS = (
     "The request has both Content-Length and Transfer-Encoding, so it is not clear where it ends: "
     "send only one of them."
 )
+NOT_FOUND = "There is nothing at this address: the page is at /, its API at /api/openapi.json."
 HEADERS = {
     "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -50,80 +52,96 @@ HEADERS = {
 
 
 def create(worker: Worker, described: dict[str, Any], settings: Settings) -> Starlette:
-    """The application, for any ASGI server."""
-    limits = settings.limits
-    told = {**described, "limits": {name: getattr(limits, name) for name in Limits.__slots__}}
-    names = [model["name"] for model in described["models"]]
-    methods = [method["name"] for method in described["methods"]]
-
-    def api(kind: str, fields: dict[str, Field]) -> Route:
-        async def answer(request: Request) -> Response:
-            asked = read(await _body(request, limits.bytes), fields, limits)
-            asked["model"] = _known("model", asked["model"] or names[0], names, 404)
-            for spec in asked.get("methods") or [asked["method"]]:
-                _known("method", spec.partition(":")[0], methods, 400)
-            body = await worker.ask(kind, asked, request.is_disconnected)
-            plain = asked.get("format", "json") != "json"
-            return Response(body, media_type="text/plain" if plain else "application/json")
-
-        return Route(f"/api/{kind}", answer, methods=["POST"])
-
-    routes = [
-        api("explain", EXPLAIN),
-        api("view", VIEW),
-        api("export", EXPORT),
-        Route("/api/models", _fixed(json.dumps(told).encode(), "application/json")),
-        Route(
-            "/api/openapi.json",
-            _fixed(json.dumps(description(names, methods)).encode(), "application/json"),
-        ),
-        Route("/html.css", _fixed(html.STYLE.encode(), "text/css")),
-        *(
-            Route(_address(file), _fixed(file.read_bytes(), TYPES[file.suffix]))
-            for file in sorted(STATIC.iterdir())
-        ),
-    ]
+    """The ASGI application. `described` is what the worker can explain."""
     hosts = (*LOOPBACK, settings.host) if settings.local else ()
+    handlers = {
+        Refused: _on_refused,
+        HTTPException: _on_http_exception,
+        ClientDisconnect: _on_disconnect,
+        500: _on_crash,
+    }
     return Starlette(
-        routes=routes,
+        routes=[*_api(worker, described, settings.limits), *_files(described, settings.limits)],
         middleware=[Middleware(Guard, hosts=hosts)],
-        exception_handlers={
-            Refused: _refused,
-            HTTPException: _wrong_address,
-            ClientDisconnect: _left,
-            500: _broken,
-        },
+        exception_handlers=handlers,
     )
 
 
+def _api(worker: Worker, described: dict[str, Any], limits: Limits) -> list[Route]:
+    """The requests that the worker answers."""
+    models = _names(described["models"])
+    methods = _names(described["methods"])
+
+    def route(kind: str, fields: dict[str, Field]) -> Route:
+        async def respond(request: Request) -> Response:
+            question = read(await _body(request, limits.bytes), fields, limits)
+            question["model"] = _known("model", question["model"] or models[0], models, 404)
+            for spec in question.get("methods") or [question["method"]]:
+                _known("method", spec.partition(":")[0], methods, 400)
+            body = await worker.ask(kind, question, request.is_disconnected)
+            is_json = question.get("format", "json") == "json"
+            return Response(body, media_type="application/json" if is_json else "text/plain")
+
+        return Route(f"/api/{kind}", respond, methods=["POST"])
+
+    return [route("explain", EXPLAIN), route("view", VIEW), route("export", EXPORT)]
+
+
+def _files(described: dict[str, Any], limits: Limits) -> list[Route]:
+    """What stays the same while the server runs."""
+    shown = {**described, "limits": {name: getattr(limits, name) for name in Limits.__slots__}}
+    api = description(_names(described["models"]), _names(described["methods"]))
+    return [
+        Route("/api/models", _fixed(json.dumps(shown).encode(), "application/json")),
+        Route("/api/openapi.json", _fixed(json.dumps(api).encode(), "application/json")),
+        Route("/html.css", _fixed(html.STYLE.encode(), "text/css")),
+        *(
+            Route(_path(file), _fixed(file.read_bytes(), TYPES[file.suffix]))
+            for file in sorted(STATIC.iterdir())
+        ),
+    ]
+
+
+def _names(entries: list[dict[str, Any]]) -> list[str]:
+    return [entry["name"] for entry in entries]
+
+
 class Guard:
-    """Headers on every answer; at a loopback address, none to other names: a hostile page could point its own here."""
+    """Sets the security headers, and rejects ambiguous requests and foreign host names.
+
+    On a loopback address only local names are served: a hostile page could point its own name here.
+    """
 
     def __init__(self, app: ASGIApp, hosts: tuple[str, ...]) -> None:
-        self.app, self.hosts = app, hosts
+        self.app = app
+        self.hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        answer = self._rejection(Request(scope)) or self.app
+        await answer(scope, receive, _with_headers(send))
 
-        async def guarded(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                headers.update(HEADERS)
-                headers.setdefault("Cache-Control", "no-store")
-            await send(message)
+    def _rejection(self, request: Request) -> Response | None:
+        if self.hosts and _host(request) not in self.hosts:
+            return _error(421, NOT_LOCAL)
+        if {"content-length", "transfer-encoding"} <= set(request.headers):
+            response = _error(400, TWO_LENGTHS)  # a proxy may go by the other one
+            response.headers["Connection"] = "close"
+            return response
+        return None
 
-        if self.hosts and _host(Request(scope)) not in self.hosts:
-            sentence = "This server answers to localhost only: open it under the address that alti serve printed."
-            await _error(421, sentence)(scope, receive, guarded)
-            return
-        if {"content-length", "transfer-encoding"} <= set(Request(scope).headers):
-            answer = _error(400, TWO_LENGTHS)  # a proxy in front may go by the other one
-            answer.headers["Connection"] = "close"
-            await answer(scope, receive, guarded)
-            return
-        await self.app(scope, receive, guarded)
+
+def _with_headers(send: Send) -> Send:
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            headers.update(HEADERS)
+            headers.setdefault("Cache-Control", "no-store")
+        await send(message)
+
+    return send_with_headers
 
 
 def _host(request: Request) -> str:
@@ -140,29 +158,30 @@ def _known(what: str, name: str, names: list[str], status: int) -> str:
     return name
 
 
-def _address(file: Path) -> str:
+def _path(file: Path) -> str:
     return "/" if file.name == "index.html" else f"/{file.name}"
 
 
 def _fixed(body: bytes, kind: str) -> Callable[[Request], Awaitable[Response]]:
-    """Something that stays the same while the server runs; browsers ask whether it has changed."""
+    """Serves unchanging content, with an ETag that lets browsers revalidate it."""
     tag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
     headers = {"ETag": tag, "Cache-Control": "no-cache"}
 
-    async def answer(request: Request) -> Response:
+    async def respond(request: Request) -> Response:
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers=headers)
         return Response(body, media_type=kind, headers=headers)
 
-    return answer
+    return respond
 
 
 async def _body(request: Request, limit: int) -> bytes:
-    """What was sent, counted as it comes: a declared length may lie."""
+    """The request's body, counted as it arrives: the declared length may be wrong."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    parts, size = list[bytes](), 0
+    parts: list[bytes] = []
+    size = 0
     try:
-        async with asyncio.timeout(READING):
+        async with asyncio.timeout(BODY_SECONDS):
             async for part in request.stream():
                 size += len(part)
                 if size <= limit:
@@ -170,13 +189,12 @@ async def _body(request: Request, limit: int) -> bytes:
                 elif size > DRAINED * limit:
                     break
     except TimeoutError:
-        raise Refused(408, f"The body did not arrive within {READING:.0f} seconds.") from None
+        message = f"The body did not arrive within {BODY_SECONDS:.0f} seconds."
+        raise Refused(408, message) from None
     if kind != "application/json":
-        raise Refused(
-            415, "The body has to be JSON: send the header Content-Type: application/json."
-        )
+        raise Refused(415, "The body must be JSON: send the header Content-Type: application/json.")
     if size > limit:
-        raise Refused(413, f"The body has more than the {limit} bytes that this server takes.")
+        raise Refused(413, f"The body is longer than the {limit} bytes that this server accepts.")
     return b"".join(parts)
 
 
@@ -185,24 +203,22 @@ def _error(status: int, sentence: str) -> Response:
     return JSONResponse({"error": sentence}, status, headers=headers)
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _on_refused(request: Request, error: Exception) -> Response:
     return _error(error.status if isinstance(error, Refused) else 500, str(error))
 
 
-async def _wrong_address(request: Request, error: Exception) -> Response:
+async def _on_http_exception(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 404
-    if status == 405:
-        answer = _error(405, f"{request.url.path} does not take {request.method}.")
-        answer.headers.update(getattr(error, "headers", None) or {})
-        return answer
-    return _error(
-        status, "There is nothing at this address: the page is at /, its API at /api/openapi.json."
-    )
+    if status != 405:
+        return _error(status, NOT_FOUND)
+    response = _error(405, f"{request.url.path} does not accept {request.method}.")
+    response.headers.update(getattr(error, "headers", None) or {})
+    return response
 
 
-async def _left(request: Request, error: Exception) -> Response:
-    return _error(400, "The connection was closed before the whole request had come.")
+async def _on_disconnect(request: Request, error: Exception) -> Response:
+    return _error(400, "The connection was closed before the request was complete.")
 
 
-async def _broken(request: Request, error: Exception) -> Response:
-    return _error(500, "Something went wrong inside alti; the server's terminal says what.")
+async def _on_crash(request: Request, error: Exception) -> Response:
+    return _error(500, CRASHED)

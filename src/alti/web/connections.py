@@ -1,4 +1,4 @@
-"""Connections: how many there may be, and how long one may leave a request unfinished."""
+"""Limits the number of connections and the time for a request to arrive."""
 
 import asyncio
 
@@ -6,8 +6,8 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 CONNECTIONS = 256
-PER_CLIENT = 64  # of one address; a browser opens 6, a proxy in front all that it needs
-UNFINISHED = 15.0  # seconds for a whole request, the wait for its first byte included
+PER_CLIENT = 64  # from one address; a browser opens 6, a reverse proxy as many as it needs
+UNFINISHED = 15.0  # seconds for a complete request, including the wait for its first byte
 _REFUSED = (
     b"HTTP/1.1 503 Service Unavailable\r\n"
     b"Content-Type: application/json\r\nRetry-After: 5\r\nConnection: close\r\n\r\n"
@@ -16,10 +16,10 @@ _REFUSED = (
 
 
 class Connection(H11Protocol):
-    """uvicorn's HTTP/1.1 with a deadline for each request and a limit for each client."""
+    """uvicorn's HTTP/1.1 protocol with a deadline per request and a limit per client."""
 
     deadline: asyncio.TimerHandle | None = None
-    unsent = float("inf")  # bytes of the answer when the deadline last passed
+    unsent = float("inf")  # bytes left to send when the deadline last passed
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -27,45 +27,46 @@ class Connection(H11Protocol):
             transport.write(_REFUSED)
             transport.close()
         else:
-            self._expect()
+            self._start_deadline()
 
     def handle_events(self) -> None:
         super().handle_events()
         answering = self.cycle is not None and not self.cycle.response_complete
         if answering and self.conn.their_state in (h11.DONE, h11.MUST_CLOSE):
-            self._forget()
+            self._cancel_deadline()
         elif self.deadline is None:
-            self._expect()
+            self._start_deadline()
 
     def on_response_complete(self) -> None:
         self.unsent = float("inf")
-        self._expect()
+        self._start_deadline()
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._forget()
+        self._cancel_deadline()
         super().connection_lost(exc)
 
     def _too_many(self) -> bool:
-        own = [one.client for one in self.connections if isinstance(one, Connection)]
-        same = [client for client in own if client and self.client and client[0] == self.client[0]]
-        return len(same) > PER_CLIENT or len(self.connections) > CONNECTIONS
+        clients = [other.client for other in self.connections if isinstance(other, Connection)]
+        address = self.client[0] if self.client else None
+        same = sum(client is not None and client[0] == address for client in clients)
+        return same > PER_CLIENT or len(self.connections) > CONNECTIONS
 
-    def _expect(self) -> None:
-        """Give the next request its time."""
-        self._forget()
-        self.deadline = self.loop.call_later(UNFINISHED, self._drop)
+    def _start_deadline(self) -> None:
+        """Start the clock for the next request."""
+        self._cancel_deadline()
+        self.deadline = self.loop.call_later(UNFINISHED, self._on_deadline)
 
-    def _forget(self) -> None:
+    def _cancel_deadline(self) -> None:
         if self.deadline is not None:
             self.deadline.cancel()
             self.deadline = None
 
-    def _drop(self) -> None:
-        """End it, unless its client is still reading an answer."""
-        left = self.transport.get_write_buffer_size()
-        if 0 < left < self.unsent:
-            self.unsent = left
-            self._expect()
+    def _on_deadline(self) -> None:
+        """Drop the connection, unless its client is still reading a response."""
+        unsent = self.transport.get_write_buffer_size()
+        if 0 < unsent < self.unsent:
+            self.unsent = unsent
+            self._start_deadline()
         else:
             self.transport.abort()

@@ -1,4 +1,4 @@
-"""What the worker process does with a request: it holds the models and answers in bytes."""
+"""Answers the requests in the worker process, which holds the models."""
 
 import base64
 import json
@@ -9,22 +9,22 @@ from torch import Tensor
 
 from alti._characters import visible
 from alti._errors import AltiError, UsageError
-from alti.experiments.bench import default_methods, parsed
-from alti.methods import METHODS, options_of, reads_class, summary_of, takes_many_passes, validate
-from alti.methods.logits import kind_of, logits_of, probabilities
+from alti.experiments.bench import parsed
+from alti.methods import METHODS, Method, validate
+from alti.methods.logits import kind_of, probabilities, target_logits
 from alti.model.attribution import Attribution
 from alti.model.loading import load
-from alti.model.model import Model, Request
+from alti.model.model import Model
+from alti.model.request import Request
 from alti.read.modules import evaluating, network, stacks_of
 from alti.views import html, latex
 from alti.views.segments import passages
 from alti.web.settings import Settings
 
-CLASSES = 20  # whose probabilities the page shows
-LABELS = 200  # that the page offers
-LARGEST = 1000  # number that an option may have: steps of integrated gradients take memory
-LARGEST_OF_LINKS = 200  # the same for an option that a link gives to a method with many passes
-SECOND_NORM = ("globenc", "alti_ln2")
+CLASSES = 20  # the most classes whose probabilities are shown
+LABELS = 200  # the most labels to choose from
+LARGEST = 1000  # value of an option: steps of integrated gradients take memory
+LARGEST_OF_LINKS = 200  # the same for a method with many passes in a shared link
 
 
 class Desk:
@@ -40,119 +40,112 @@ class Desk:
                 dtype=settings.dtype,
                 trust_remote_code=settings.trust_remote_code,
             )
-            _ = model.head, model.encoder  # what explain does not take is refused at the start
+            _ = model.head, model.encoder  # raises now if explain cannot handle the model
             same = sum(other.name == model.name for other in self.models.values())
             self.models[f"{model.name} ({same + 1})" if same else model.name] = model
 
     def describe(self) -> dict[str, Any]:
-        """What can be asked for."""
+        """The models and methods to choose from."""
+        tokens = self.limits.tokens
         return {
-            "models": [
-                _described(name, model, self.limits.tokens) for name, model in self.models.items()
-            ],
-            "methods": [
-                {
-                    "name": name,
-                    "what": summary_of(name),
-                    "classes": reads_class(name),
-                    "options": _own(name),
-                    "many_passes": takes_many_passes(name),
-                    "largest": LARGEST_OF_LINKS if takes_many_passes(name) else LARGEST,
-                }
-                for name in METHODS
-            ],
+            "models": [_model_entry(name, model, tokens) for name, model in self.models.items()],
+            "methods": [_method_entry(method) for method in METHODS.values()],
         }
 
-    def explain(self, asked: dict[str, Any]) -> bytes:
-        """The JSON of Attribution.to_dict()."""
-        model = self._model(asked)
-        what = {name: asked[name] for name in ("method", "target", "against", "position", "layers")}
-        return _json(
-            self._explained(
-                model, asked, **what, **_checked(asked["method"], asked["options"])
-            ).to_dict()
-        )
+    def explain(self, question: dict[str, Any]) -> bytes:
+        """Attribution.to_dict() as JSON."""
+        model = self._model(question)
+        method = question["method"]
+        options = _checked(method, question["options"])
+        names = ("target", "against", "position", "layers")
+        arguments = {name: question[name] for name in names}
+        return _json(_explain(model, question, method=method, **arguments, **options).to_dict())
 
-    def view(self, asked: dict[str, Any]) -> bytes:
-        """All that the page shows of a text, the maps of the layers as 16-bit numbers."""
-        model = self._model(asked)
-        found = self._all(model, asked, layers=True)
-        shares = (
-            one for one in found if one.layers is not None and one.method != "globenc"
-        )  # whose rows are lengths
-        mixed = next(shares, None)
-        if mixed is None:
-            mixed = self._explained(model, asked, method="alti", position=asked["position"])
-        first = next(
-            (one for one in found if "against" in one.extra), found[0]
-        )  # its label names the rival too
+    def view(self, question: dict[str, Any]) -> bytes:
+        """Everything the page shows for a text, with the maps of the layers as 16-bit numbers."""
+        model = self._model(question)
+        attributions = _explain_all(model, question, layers=True)
+        mixing = _mixing(model, question, attributions)
+        contrasted = (each for each in attributions if each.prediction.against is not None)
+        first = next(contrasted, attributions[0])  # a contrasted label names the rival too
+        rows = [
+            {"method": spec, "scores": attribution.scores.tolist()}
+            for spec, attribution in zip(question["methods"], attributions, strict=True)
+        ]
         return _json(
             {
-                "model": asked["model"],
+                "model": question["model"],
                 "names": _names(first),
                 "special": first.special.tolist(),
                 "position": first.position,
                 "target": first.target,
                 "label": first.label,
                 "probability": first.probability,
-                "classes": _classes(model, asked),
+                "classes": _classes(model, question),
                 "words": _pieces(first, words=True),
                 "tokens": _pieces(first, words=False),
-                "rows": [
-                    {"method": spec, "scores": one.scores.tolist()}
-                    for spec, one in zip(asked["methods"], found, strict=True)
-                ],
-                "mixing": {"method": mixed.method, **_packed(mixed.layers)},
+                "rows": rows,
+                "mixing": {"method": mixing.method, **_packed(mixing.layers)},
             }
         )
 
-    def export(self, asked: dict[str, Any]) -> bytes:
-        """The explanations as a page, as a LaTeX document or as a list of to_dict()."""
-        questions = [asked] + (
-            [{**asked, "text": asked["other"]}] if asked["other"] is not None else []
-        )
-        found = [
-            one for each in questions for one in self._all(self._model(each), each, layers=False)
+    def export(self, question: dict[str, Any]) -> bytes:
+        """The explanations as a page, a LaTeX document or a list of to_dict()."""
+        questions = [question]
+        if question["other"] is not None:
+            questions.append({**question, "text": question["other"]})
+        attributions = [
+            attribution
+            for each in questions
+            for attribution in _explain_all(self._model(each), each, layers=False)
         ]
-        if asked["format"] == "json":
-            return _json([one.to_dict() for one in found])
-        written = html.page if asked["format"] == "html" else latex.document
-        return written(found, words=asked["words"]).encode()
+        if question["format"] == "json":
+            return _json([attribution.to_dict() for attribution in attributions])
+        write = html.page if question["format"] == "html" else latex.document
+        return write(attributions, words=question["words"]).encode()
 
-    def _model(self, asked: dict[str, Any]) -> Model:
-        """The model that is asked for, once the text is known to be short enough."""
-        model = self.models[asked["model"]]
-        encoded = model.encoder.encode(asked["text"], asked["text_pair"], truncate=True)
-        most = min(self.limits.tokens, model.encoder.limit)
-        if encoded.cut or len(encoded.ids) > most:
+    def _model(self, question: dict[str, Any]) -> Model:
+        """The requested model; raises if the text is too long for it."""
+        model = self.models[question["model"]]
+        encoded = model.encoder.encode(question["text"], question["text_pair"], truncate=True)
+        limit = min(self.limits.tokens, model.encoder.limit)
+        if encoded.cut or len(encoded.ids) > limit:
             raise UsageError(
-                f"the text is longer than the {most} tokens that can be explained here: shorten it"
+                f"the text is longer than the {limit} tokens that can be explained here: shorten it"
             )
         return model
 
-    def _all(self, model: Model, asked: dict[str, Any], *, layers: bool) -> list[Attribution]:
-        what = {name: asked[name] for name in ("target", "position")}
-        found = []
-        for name, options in [parsed(spec) for spec in asked["methods"]]:
-            rival = (
-                asked["against"] if reads_class(name) else None
-            )  # to the others every class is the same
-            given = {
-                "method": name,
-                "layers": layers,
-                "against": rival,
-                **what,
-                **_checked(name, options),
-            }
-            found.append(self._explained(model, asked, **given))
-        return found
 
-    def _explained(self, model: Model, asked: dict[str, Any], **what: Any) -> Attribution:
-        return model.explain(asked["text"], asked["text_pair"], **what)
+def _explain_all(model: Model, question: dict[str, Any], *, layers: bool) -> list[Attribution]:
+    """An attribution for each requested method."""
+    attributions = []
+    for method, options in [parsed(spec) for spec in question["methods"]]:
+        arguments = {
+            "method": method,
+            "layers": layers,
+            "target": question["target"],
+            "against": question["against"] if METHODS[method].class_specific else None,
+            "position": question["position"],
+            **_checked(method, options),
+        }
+        attributions.append(_explain(model, question, **arguments))
+    return attributions
+
+
+def _explain(model: Model, question: dict[str, Any], **arguments: Any) -> Attribution:
+    return model.explain(question["text"], question["text_pair"], **arguments)
+
+
+def _mixing(model: Model, question: dict[str, Any], attributions: list[Attribution]) -> Attribution:
+    """The first attribution whose layers are shares of the input, else one by ALTI."""
+    for attribution in attributions:
+        if attribution.layers is not None and METHODS[attribution.method].shares:
+            return attribution
+    return _explain(model, question, method="alti", position=question["position"])
 
 
 def _checked(method: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The method's own options and no other argument of explain, in numbers that a request may take."""
+    """The options, if they are the method's own and no number is too large for a request."""
     validate(method, options)
     for name, value in options.items():
         if isinstance(value, int | float) and abs(value) > LARGEST:
@@ -160,10 +153,21 @@ def _checked(method: str, options: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-def _described(name: str, model: Model, tokens: int) -> dict[str, Any]:
+def _method_entry(method: Method) -> dict[str, Any]:
+    return {
+        "name": method.name,
+        "what": method.summary,
+        "classes": method.class_specific,
+        "options": method.options,
+        "many_passes": method.many_passes,
+        "largest": LARGEST_OF_LINKS if method.many_passes else LARGEST,
+    }
+
+
+def _model_entry(name: str, model: Model, tokens: int) -> dict[str, Any]:
     config = model.head.config
     named = model.head.kind in ("sequence", "token")
-    second = "globenc" in default_methods(model)
+    labels = [str(label) for _, label in sorted(config.id2label.items())] if named else []
     return {
         "name": name,
         "family": model.family,
@@ -171,32 +175,18 @@ def _described(name: str, model: Model, tokens: int) -> dict[str, Any]:
         "mask": model.encoder.tokenizer.mask_token or "",
         "layers": sum(len(layers) for _, layers in stacks_of(model.model)),
         "outputs": len(config.id2label) if named else getattr(config, "vocab_size", 0),
-        "labels": [str(label) for _, label in sorted(config.id2label.items())][:LABELS]
-        if named
-        else [],
-        "methods": [m for m in METHODS if (second or m not in SECOND_NORM) and _predicts(model, m)],
+        "labels": labels[:LABELS],
+        "methods": [name for name, method in METHODS.items() if model.suits(method)],
         "tokens": min(model.encoder.limit, tokens),
     }
 
 
-def _predicts(model: Model, method: str) -> bool:
-    return model.head.kind != "encoder" or not reads_class(method)
-
-
-def _own(method: str) -> dict[str, Any]:
-    return {name: default for name, default in options_of(method).items() if name != "layers"}
-
-
-def _classes(model: Model, asked: dict[str, Any]) -> list[dict[str, Any]]:
-    """The most probable outputs, best first; none without a head or where the output is a plain value."""
-    head, tokenizer = model.head, model.encoder.tokenizer
+def _classes(model: Model, question: dict[str, Any]) -> list[dict[str, Any]]:
+    """The most probable outputs, best first; empty without a head or for a regression."""
+    head = model.head
     if head.kind == "encoder":
         return []
-    request = Request(position=asked["position"])
-    inputs, target = model.batch([model.task(asked["text"], asked["text_pair"], request)], request)
-    with torch.no_grad(), evaluating(model.model):
-        output = network(model.model)(**inputs.tensors, return_dict=True)
-    logits = logits_of(output, target.position)[0].double().cpu()
+    logits = _logits(model, question)
     if kind_of(head.config, len(logits)) == "value":
         return []
     shares = probabilities(logits[None], head.config)[0]
@@ -204,38 +194,51 @@ def _classes(model: Model, asked: dict[str, Any]) -> list[dict[str, Any]]:
     return [
         {
             "index": i,
-            "label": head.prediction(tokenizer, logits, i)[1],
+            "label": head.prediction(model.encoder.tokenizer, logits, i)[1],
             "probability": float(shares[i]),
         }
         for i in best
     ]
 
 
-def _names(found: Attribution) -> list[str]:
-    """What the page calls each token: its characters in the text; an added one as the tokenizer writes it."""
-    texts, owners = (found.text, found.text_pair or ""), found.segments or (0,) * len(found)
-    shown = [
-        "" if owner < 0 else texts[owner][slice(*span)].strip()
-        for owner, span in zip(owners, found.offsets, strict=True)
-    ]
-    return [visible(name or token) for name, token in zip(shown, found.tokens, strict=True)]
+def _logits(model: Model, question: dict[str, Any]) -> Tensor:
+    request = Request(position=question["position"])
+    task = model.task(question["text"], question["text_pair"], request)
+    inputs, target = model.batch([task], request)
+    with torch.no_grad(), evaluating(model.model):
+        output = network(model.model)(**inputs.tensors, return_dict=True)
+    return target_logits(output, target)[0, 0].double().cpu()
 
 
-def _pieces(found: Attribution, *, words: bool) -> list[list[dict[str, Any]]]:
-    """The texts in pieces, each with the tokens whose scores it sums."""
+def _names(attribution: Attribution) -> list[str]:
+    """The name of each token: its characters in the text, or its own name if it was added."""
+    texts = (attribution.text, attribution.text_pair or "")
+    owners = attribution.segments or (0,) * len(attribution)
+    names = []
+    for token, owner, span in zip(attribution.tokens, owners, attribution.offsets, strict=True):
+        characters = "" if owner < 0 else texts[owner][slice(*span)].strip()
+        names.append(visible(characters or token))
+    return names
+
+
+def _pieces(attribution: Attribution, *, words: bool) -> list[list[dict[str, Any]]]:
+    """The texts in pieces, each with the indices of its tokens."""
     return [
         [
             {"text": visible(piece.text), "places": piece.places, "special": piece.special}
             for piece in passage
         ]
-        for passage in passages(found, words=words)
+        for passage in passages(attribution, words=words)
     ]
 
 
 def _packed(layers: Tensor | None) -> dict[str, Any]:
-    """Maps [L, T, T] as 16-bit shares of each layer's largest number: a tenth of the size, finer than any colour."""
+    """Maps [L, T, T] as 16-bit shares of each layer's maximum.
+
+    This takes a tenth of the space, and is finer than any colour.
+    """
     if layers is None:
-        raise AltiError("this model has no maps of layers")
+        raise AltiError("this model has no maps per layer")
     largest = layers.amax((1, 2)).clamp_min(1e-30)
     shares = (layers / largest[:, None, None] * 65535).round().clamp(0, 65535)
     data = shares.cpu().numpy().astype("<u2").tobytes()
@@ -251,5 +254,5 @@ def _json(plain: Any) -> bytes:
         return json.dumps(plain, allow_nan=False, separators=(",", ":")).encode()
     except ValueError:
         raise AltiError(
-            "the model gives numbers that are not finite for this text: try --dtype float32"
+            "the model's output for this text is not finite: try --dtype float32"
         ) from None

@@ -1,4 +1,4 @@
-"""The API as OpenAPI describes it, from the same fields that requests are checked against."""
+"""The OpenAPI description of the API, from the same fields that requests are checked against."""
 
 from typing import Any
 
@@ -9,46 +9,75 @@ _NUMBERS = {"type": "array", "items": {"type": "number"}}
 _STRINGS = {"type": "array", "items": {"type": "string"}}
 _MAYBE_STRING = {"type": ["string", "null"]}
 
+_MAYBE_INTEGER = {"type": ["integer", "null"]}
+_INTEGERS = {"type": "array", "items": {"type": "integer"}}
+
+_SOURCE = {
+    "type": "object",
+    "required": ["texts", "tokens", "offsets", "special"],
+    "properties": {
+        "texts": {**_STRINGS, "description": "The text; or the text and its pair."},
+        "tokens": _STRINGS,
+        "ids": _INTEGERS,
+        "offsets": {"type": "array", "items": _INTEGERS},
+        "segments": _INTEGERS,
+        "special": {"type": "array", "items": {"type": "boolean"}},
+        "groups": {"type": "array", "items": {"type": "object"}},
+        "by": {"type": "string"},
+        "cut": _STRINGS,
+    },
+    "additionalProperties": False,
+}
+_PREDICTION = {
+    "type": "object",
+    "properties": {
+        "label": _MAYBE_STRING,
+        "index": _MAYBE_INTEGER,
+        "probability": {"type": ["number", "null"]},
+        "position": _MAYBE_INTEGER,
+        "against": _MAYBE_INTEGER,
+    },
+    "additionalProperties": False,
+}
 ATTRIBUTION: dict[str, Any] = {
     "type": "object",
     "description": "alti.Attribution.to_dict(); alti.Attribution.from_dict() reads it.",
-    "required": ["format", "text", "tokens", "offsets", "scores", "special", "method"],
+    "required": ["format", "kind", "source", "predictions", "scores", "method"],
     "properties": {
         "format": {"type": "integer"},
+        "kind": {"type": "string"},
         "dtype": {"type": "string"},
-        "text": {"type": "string"},
-        "text_pair": _MAYBE_STRING,
-        "tokens": _STRINGS,
-        "offsets": {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}},
-        "scores": {**_NUMBERS, "description": "One for each token."},
-        "special": {"type": "array", "items": {"type": "boolean"}},
-        "segments": {"type": "array", "items": {"type": "integer"}},
-        "method": {"type": "string"},
-        "options": {"type": "object"},
-        "label": _MAYBE_STRING,
-        "probability": {"type": ["number", "null"]},
-        "target": {"type": ["integer", "null"]},
-        "position": {"type": ["integer", "null"]},
+        "source": _SOURCE,
+        "predictions": {"type": "array", "items": _PREDICTION},
+        "scores": {
+            "type": "array",
+            "description": "For each prediction, one for each token.",
+            "items": _NUMBERS,
+        },
         "layers": {
             "type": ["array", "null"],
-            "description": "For each layer, what each token (row) is made of.",
+            "description": "For each layer, what each token (row) consists of.",
             "items": {"type": "array", "items": _NUMBERS},
         },
-        "cut": _STRINGS,
+        "method": {"type": "string"},
         "model": {"type": "string"},
-        "extra": {"type": "object", "additionalProperties": {"type": "number"}},
+        "options": {"type": "object"},
+        "extra": {
+            "type": "array",
+            "items": {"type": "object", "additionalProperties": {"type": "number"}},
+        },
     },
     "additionalProperties": False,
 }
 _ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
 _STATUSES = {
-    "400": "Something in the request is wrong.",
-    "404": "There is no such model.",
+    "400": "The request is invalid.",
+    "404": "The model does not exist.",
     "408": "The body did not arrive in time.",
     "413": "The body or the text is too long.",
     "415": "The body is not application/json.",
     "421": "The server answers to localhost only.",
-    "422": "The model cannot be explained in this way.",
+    "422": "The model cannot be explained this way.",
     "500": "Something went wrong inside alti.",
     "503": "Too many requests are waiting.",
     "504": "The request took too long.",
@@ -56,7 +85,7 @@ _STATUSES = {
 
 
 def description(models: list[str], methods: list[str]) -> dict[str, Any]:
-    """The OpenAPI document of a server with these models and methods."""
+    """The OpenAPI document for a server with these models and methods."""
     view = {
         "type": "object",
         "description": "What the page shows: pieces of the text, scores, probabilities, maps.",
@@ -75,9 +104,9 @@ def description(models: list[str], methods: list[str]) -> dict[str, Any]:
                 "post": _post("Explain a text.", EXPLAIN, ATTRIBUTION, models, methods)
             },
             "/api/view": {
-                "post": _post("All that the page shows of a text.", VIEW, view, models, methods)
+                "post": _post("Everything the page shows for a text.", VIEW, view, models, methods)
             },
-            "/api/export": {"post": _post("A file to keep.", EXPORT, file, models, methods)},
+            "/api/export": {"post": _post("A file to download.", EXPORT, file, models, methods)},
         },
         "components": {"schemas": {"Attribution": ATTRIBUTION, "Error": _ERROR}},
     }
@@ -94,28 +123,31 @@ def _post(
     models: list[str],
     methods: list[str],
 ) -> dict[str, Any]:
-    schema: dict[str, Any] = {
-        "type": "object",
-        "required": [name for name, field in fields.items() if field.required],
-        "properties": {name: _schema(field) for name, field in fields.items()},
-        "additionalProperties": False,
-    }
-    schema["properties"]["model"]["enum"] = models
-    if "method" in fields:
-        schema["properties"]["method"]["enum"] = methods
-    if "format" in fields:
-        schema["properties"]["format"]["enum"] = list(FORMATS)
     if result is ATTRIBUTION:
         result = {"$ref": "#/components/schemas/Attribution"}
     kinds = ("application/json", "text/plain") if "format" in fields else ("application/json",)
     errors = {
-        status: _response(said, {"$ref": "#/components/schemas/Error"})
-        for status, said in _STATUSES.items()
+        status: _response(meaning, {"$ref": "#/components/schemas/Error"})
+        for status, meaning in _STATUSES.items()
     }
+    schema = _body_schema(fields, models, methods)
     return {
         "summary": what,
         "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
         "responses": {"200": _response(what, result, kinds), **errors},
+    }
+
+
+def _body_schema(fields: dict[str, Field], models: list[str], methods: list[str]) -> dict[str, Any]:
+    properties = {name: _schema(field) for name, field in fields.items()}
+    for name, known in (("model", models), ("method", methods), ("format", list(FORMATS))):
+        if name in fields:
+            properties[name]["enum"] = known
+    return {
+        "type": "object",
+        "required": [name for name, field in fields.items() if field.required],
+        "properties": properties,
+        "additionalProperties": False,
     }
 
 
@@ -128,7 +160,7 @@ def _schema(field: Field) -> dict[str, Any]:
     if field.default is not None:
         kind["default"] = field.default
     if not field.required and isinstance(kind["type"], str):
-        kind["type"] = [kind["type"], "null"]  # null is as good as nothing
+        kind["type"] = [kind["type"], "null"]  # null means the default
     return {**kind, "description": field.what}
 
 

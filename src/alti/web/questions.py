@@ -1,4 +1,4 @@
-"""What a request may ask: its fields, as data that both the checks and the OpenAPI description read."""
+"""The fields of each request, as data for both the checks and the OpenAPI description."""
 
 import json
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 from alti.web.settings import Limits, Refused
 
-MOST = 4  # methods at once
+MOST = 4  # methods in one request
 FORMATS = ("html", "latex", "json")
 
 _KINDS: dict[str, tuple[type, ...]] = {
@@ -17,7 +17,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "array": (list,),
     "class": (int, str),
 }
-_SAID = {
+_EXPECTED = {
     "class": "an integer or a string",
     "array": "a list of strings",
     "integer": "an integer",
@@ -36,13 +36,15 @@ class Field:
 
 
 _TEXT = {
-    "model": Field("string", "One of the names that GET /api/models gives; default: its first."),
+    "model": Field("string", "A name from GET /api/models; default: the first."),
     "text": Field("string", "The text.", required=True),
     "text_pair": Field("string", "The second text, for models that read two."),
 }
 _WHAT = {
     "target": Field("class", "A label or its index, or a token; default: what the model predicts."),
-    "against": Field("class", "Another label or token: why rather the target than this."),
+    "against": Field(
+        "class", "Another label or token: explain why the target rather than this one."
+    ),
     "position": Field(
         "integer", "The token whose prediction is explained, in models that predict at every token."
     ),
@@ -54,19 +56,19 @@ EXPLAIN = {
     "method": Field("string", "An attribution method.", "alti"),
     "options": Field("object", "The method's own options.", {}),
     **_WHAT,
-    "layers": Field("boolean", "Whether the result has the maps of the layers.", True),
+    "layers": Field("boolean", "Whether to include the maps of the layers.", True),
 }
 VIEW = {**_TEXT, **_METHODS, **_WHAT}
 EXPORT = {
     **VIEW,
     "other": Field("string", "A text to compare with."),
     "format": Field("string", "html, latex or json.", "html"),
-    "words": Field("boolean", "Whether a page opens with words; else with tokens.", True),
+    "words": Field("boolean", "Whether the page opens with words rather than tokens.", True),
 }
 
 
 def read(body: bytes, fields: dict[str, Field], limits: Limits) -> dict[str, Any]:
-    """A request's body as its fields, defaults filled in; whatever is wrong with it is Refused."""
+    """The fields of a request's body, with defaults filled in; Refused if anything is wrong."""
     try:
         given = json.loads(body, parse_constant=_no_constant)
     except (ValueError, RecursionError):
@@ -79,18 +81,19 @@ def read(body: bytes, fields: dict[str, Field], limits: Limits) -> dict[str, Any
         raise Refused(
             400, f"There is no field {_short(unknown[0])}: the fields are {', '.join(fields)}."
         )
-    asked = {
+    question = {
         name: field.default if given.get(name) is None else given[name]
         for name, field in fields.items()
     }
     for name, field in fields.items():
-        _check(name, field, asked[name])
-    characters = sum(len(asked.get(name) or "") for name in ("text", "text_pair", "other"))
+        _check(name, field, question[name])
+    characters = sum(len(question.get(name) or "") for name in ("text", "text_pair", "other"))
     if characters > limits.characters:
         raise Refused(
-            413, f"The text has {characters} characters, and this server takes {limits.characters}."
+            413,
+            f"The text has {characters} characters; this server accepts {limits.characters}.",
         )
-    return asked
+    return question
 
 
 def _check(name: str, field: Field, value: Any) -> None:
@@ -100,13 +103,12 @@ def _check(name: str, field: Field, value: Any) -> None:
         return
     kinds = _KINDS[field.kind]
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        raise Refused(
-            400, f"{name} is {_name(value)}, expected {_SAID.get(field.kind, 'a ' + field.kind)}."
-        )
-    if isinstance(value, list) and not (
-        1 <= len(value) <= MOST and all(isinstance(each, str) for each in value)
-    ):
-        raise Refused(400, f"{name} takes one to {MOST} names.")
+        expected = _EXPECTED.get(field.kind, f"a {field.kind}")
+        raise Refused(400, f"{name} is {_name(value)}, expected {expected}.")
+    if isinstance(value, list):
+        strings = all(isinstance(item, str) for item in value)
+        if not strings or not 1 <= len(value) <= MOST:
+            raise Refused(400, f"{name} takes one to {MOST} names.")
     if name == "format" and value not in FORMATS:
         raise Refused(
             400, f"There is no format {_short(value)}: choose one of {', '.join(FORMATS)}."
@@ -129,6 +131,6 @@ def _name(value: Any) -> str:
 
 
 def _short(value: Any) -> str:
-    """What the user gave, cut to a length that fits a sentence."""
+    """The user's value, shortened to fit a sentence."""
     shown = repr(value)
     return shown if len(shown) <= 60 else f"{shown[:57]}…'"

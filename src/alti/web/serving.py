@@ -1,4 +1,4 @@
-"""Opens the address, waits for the models and serves until it is stopped."""
+"""Opens a socket, loads the models and serves until interrupted."""
 
 import socket
 import webbrowser
@@ -16,7 +16,7 @@ from alti.web.worker import Worker
 
 
 def serve(settings: Settings, *, browser: bool = False) -> None:
-    """Serve until Ctrl-C. The address goes to stdout, talk to stderr."""
+    """Serve until Ctrl-C. The address goes to stdout, status messages to stderr."""
     listening = _listening(settings.host, settings.port)
     if not settings.local:
         note(
@@ -29,7 +29,7 @@ def serve(settings: Settings, *, browser: bool = False) -> None:
         app = create(worker, worker.load(), settings)
         address = _address(settings, listening)
         print(address, flush=True)
-        note("Ctrl-C ends it")
+        note("press Ctrl-C to stop")
         if browser:
             Timer(0.3, webbrowser.open, [address]).start()
         server(app, worker).run(sockets=[listening])
@@ -41,7 +41,7 @@ def serve(settings: Settings, *, browser: bool = False) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Ends the worker before it ends itself: else it would wait for what the worker computes."""
+    """Stops the worker before shutting down, which would otherwise wait for its computation."""
 
     def __init__(self, config: uvicorn.Config, worker: Worker) -> None:
         super().__init__(config)
@@ -53,7 +53,7 @@ class _Server(uvicorn.Server):
 
 
 def server(app: Starlette, worker: Worker) -> uvicorn.Server:
-    """An HTTP server for the application, without what it does not use."""
+    """An HTTP server for the application, without the features it does not use."""
     config = uvicorn.Config(
         app,
         log_level="error",
@@ -69,35 +69,32 @@ def server(app: Starlette, worker: Worker) -> uvicorn.Server:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """A socket at an address that is free."""
+    """A socket that listens at the address."""
     if not 0 <= port <= 65535:
-        raise UsageError(f"--port {port} does not exist: give 0 (any that is free) to 65535")
+        raise UsageError(f"--port {port} does not exist: give 0 (any free port) to 65535")
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        found = socket.socket(family, socket.SOCK_STREAM)
+        listening = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:
         raise UsageError(
             f"--host {host} is not an address of this machine: {error.strerror}"
         ) from error
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind(address)
-        found.listen(128)  # what SO_REUSEADDR let pass is refused here
+        listening.bind(address)
+        listening.listen(128)  # fails if SO_REUSEADDR let bind take a port in use
     except OSError as error:
-        found.close()
+        listening.close()
         raise AltiError(
             f"port {port} of {host} cannot be opened ({error.strerror}): give another --port"
         ) from error
-    return found
+    return listening
 
 
 def _address(settings: Settings, listening: socket.socket) -> str:
-    everywhere = settings.host in ("0.0.0.0", "::", "")  # no address that a browser can open
-    host = (
-        socket.gethostname()
-        if everywhere
-        else f"[{settings.host}]"
-        if ":" in settings.host
-        else settings.host
-    )
+    host = settings.host
+    if host in ("0.0.0.0", "::", ""):  # a browser cannot open these
+        host = socket.gethostname()
+    elif ":" in host:
+        host = f"[{host}]"
     return f"http://{host}:{listening.getsockname()[1]}/"

@@ -1,33 +1,33 @@
-"""What a server is told when it starts."""
+"""The configuration of a server."""
 
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")  # the names of this machine for itself
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one request may take."""
+    """The resources that one request may use."""
 
     tokens: int = 512
     characters: int = 20_000  # of both texts together
     bytes: int = 256 * 1024  # of a request's body
-    waiting: int = 16  # requests in the queue; one more is refused
-    seconds: float = 30.0  # in the queue, and again at work
+    waiting: int = 16  # requests in the queue; further ones are rejected
+    seconds: float = 30.0  # in the queue, and again for the computation
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Which models, for whom, and how much of them."""
+    """Which models to serve, where, and within which limits."""
 
-    models: tuple[str | None, ...] = (None,)  # None: the embedded one
+    models: tuple[str | None, ...] = (None,)  # None: the embedded model
     host: str = "127.0.0.1"
-    port: int = 8765  # 0: any that is free
+    port: int = 8765  # 0: any free port
     device: str = "auto"
     dtype: str | None = None
     limits: Limits = field(default_factory=Limits)
-    trust_remote_code: bool = False  # whether code that comes with a model may run
+    trust_remote_code: bool = False  # whether to run code that comes with a model
 
     @property
     def local(self) -> bool:
@@ -39,7 +39,7 @@ class Settings:
 
 
 class Refused(Exception):
-    """An answer other than 200: the HTTP status and one sentence."""
+    """A response other than 200: the HTTP status and one sentence."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)

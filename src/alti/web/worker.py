@@ -1,4 +1,7 @@
-"""One process that holds the models, and the queue in front of it. A request that takes too long ends the process."""
+"""A process that holds the models, and the queue in front of it.
+
+A request that takes too long ends the process, and a new one is started.
+"""
 
 import asyncio
 import multiprocessing
@@ -16,55 +19,59 @@ from alti._characters import harmless, note
 from alti._errors import AltiError, UsageError
 from alti.web.settings import Refused, Settings
 
-LONGEST = 400  # characters of a sentence
-LOOKING = 0.1  # seconds after which a waiting request looks whether its sender is still there
-LOADING = 600.0  # seconds that models may take to load
+LONGEST = 400  # characters of an error message
+POLL = 0.1  # seconds between checks whether a waiting client is still connected
+LOADING = 600.0  # seconds for the models to load
+CRASHED = "Something went wrong inside alti; see the server's terminal for details."
+DISCONNECTED = "The client disconnected."
 
-Answer = tuple[int, bytes | str]  # an HTTP status, and the body or the sentence
+Answer = tuple[int, bytes | str]  # an HTTP status, and the body or an error message
+Gone = Callable[[], Awaitable[bool]]  # whether the client has disconnected
 
 
 class Worker:
-    """Asks the models, one request at a time."""
+    """Passes requests to the process, one at a time."""
 
     def __init__(
         self, settings: Settings, work: Callable[[Connection, Settings], None] | None = None
     ) -> None:
-        self.settings, self.limits, self.work = settings, settings.limits, work or _work
+        self.settings = settings
+        self.limits = settings.limits
+        self.work = work or _work
         self.waiting = 0
         self._turn = asyncio.Lock()
-        self._talking = threading.Lock()
+        self._pipe_lock = threading.Lock()
         self._process, self._pipe = self._started()
-        self._loaded, self._stopped = False, False
+        self._loaded = False
+        self._stopped = False
 
     def load(self) -> dict[str, Any]:
-        """Wait for the models, and say what can be asked for."""
-        described = self._greeting(LOADING)
+        """Wait for the models, and return what can be requested."""
+        described = self._description(LOADING)
         if described is None:
-            raise AltiError(f"the models were not loaded within {LOADING:.0f} seconds")
+            raise AltiError(f"the models did not load within {LOADING:.0f} seconds")
         return described
 
-    async def ask(
-        self, kind: str, asked: dict[str, Any], gone: Callable[[], Awaitable[bool]]
-    ) -> bytes:
-        """The body of an answer; `gone` says whether the one who asked has left while waiting."""
+    async def ask(self, kind: str, question: dict[str, Any], gone: Gone) -> bytes:
+        """The body of the response, or Refused; also if `gone` reports that the client is."""
         if self.waiting or self._turn.locked():
             await self._queue(gone)
         else:
-            await self._turn.acquire()  # at once
+            await self._turn.acquire()  # succeeds immediately
         try:
             if await gone():
-                raise Refused(503, "The one who asked has left.")
-            status, said = await asyncio.to_thread(self._exchange, kind, asked)
+                raise Refused(503, DISCONNECTED)
+            status, answer = await asyncio.to_thread(self._exchange, kind, question)
         finally:
             self._turn.release()
-        if isinstance(said, str):
-            raise Refused(status, said)
-        return said
+        if isinstance(answer, str):
+            raise Refused(status, answer)
+        return answer
 
-    async def _queue(self, gone: Callable[[], Awaitable[bool]]) -> None:
+    async def _queue(self, gone: Gone) -> None:
         if self.waiting >= self.limits.waiting:
             raise Refused(
-                503, f"{self.waiting} requests are waiting already: try again in a few seconds."
+                503, f"{self.waiting} requests are already waiting: try again in a few seconds."
             )
         self.waiting += 1
         try:
@@ -72,30 +79,33 @@ class Worker:
         finally:
             self.waiting -= 1
 
-    async def _wait(self, gone: Callable[[], Awaitable[bool]]) -> None:
-        """Until it is this request's turn; one whose sender has left (a page, at every key) gives up its place."""
+    async def _wait(self, gone: Gone) -> None:
+        """Wait for this request's turn; give up its place if the client disconnects.
+
+        The page disconnects at every keystroke.
+        """
         end = asyncio.get_running_loop().time() + self.limits.seconds
         turn = asyncio.ensure_future(self._turn.acquire())
         try:
             while not turn.done():
-                await asyncio.wait([turn], timeout=LOOKING)
+                await asyncio.wait([turn], timeout=POLL)
                 if await gone():
-                    raise Refused(503, "The one who asked has left.")
+                    raise Refused(503, DISCONNECTED)
                 if not turn.done() and asyncio.get_running_loop().time() > end:
                     raise Refused(
                         503, "The model is busy with other requests: try again in a few seconds."
                     )
-        except BaseException:  # also where the request is cancelled
+        except BaseException:  # includes cancellation
             if not turn.cancel():
                 self._turn.release()
             raise
 
     def stop(self) -> None:
-        """End the process; a request that waits for its answer is told so at once."""
+        """End the process; a request that is being computed fails immediately."""
         self._stopped = True
         self._process.kill()
         self._process.join()
-        with self._talking:
+        with self._pipe_lock:
             self._pipe.close()
 
     def _started(self) -> tuple[SpawnProcess, Connection]:
@@ -117,34 +127,33 @@ class Worker:
             self._process, self._pipe = self._started()
             self._loaded = False
 
-    def _greeting(self, seconds: float) -> dict[str, Any] | None:
-        """What the process says when its models are loaded; None while they are not."""
+    def _description(self, seconds: float) -> dict[str, Any] | None:
+        """What the process sends once its models are loaded; None if that takes longer."""
         if not self._pipe.poll(seconds):
             return None
         try:
-            greeting = self._pipe.recv()
+            described: dict[str, Any] | AltiError = self._pipe.recv()
         except EOFError:
             raise AltiError("the process that holds the models ended while loading them") from None
-        if isinstance(greeting, AltiError):
-            raise greeting
+        if isinstance(described, AltiError):
+            raise described
         self._loaded = True
-        described: dict[str, Any] = greeting
         return described
 
-    def _exchange(self, kind: str, asked: dict[str, Any]) -> Answer:
-        """Ask and wait. It runs in a thread, so that the server can answer others meanwhile."""
-        with self._talking:
+    def _exchange(self, kind: str, question: dict[str, Any]) -> Answer:
+        """Send a question and wait for the answer, in a thread so that the server stays free."""
+        with self._pipe_lock:
             try:
-                if not self._loaded and self._greeting(self.limits.seconds) is None:
-                    return 503, "The model is loading again: try again in a few seconds."
-                self._pipe.send((kind, asked))
+                if not self._loaded and self._description(self.limits.seconds) is None:
+                    return 503, "The model is being reloaded: try again in a few seconds."
+                self._pipe.send((kind, question))
                 if self._pipe.poll(self.limits.seconds):
                     answer: Answer = self._pipe.recv()
                     return answer
                 self._restart()
-                return (
-                    504,
-                    f"This took longer than {self.limits.seconds:g} seconds: try a shorter text or fewer methods.",
+                return 504, (
+                    f"This took longer than {self.limits.seconds:g} seconds: "
+                    "try a shorter text or fewer methods."
                 )
             except (EOFError, OSError, AltiError):
                 self._restart()
@@ -152,22 +161,17 @@ class Worker:
 
 
 def _work(pipe: Connection, settings: Settings) -> None:
-    """The process: load the models, then answer until nobody is there to ask."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C is for the server, which ends this process
+    """The process: load the models, then answer until the server closes the pipe."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends this one
     warnings.showwarning = lambda message, *_: note(message)
-    for known in (
-        "the same for every target",
-        "not for or against what",
-    ):  # the page says it beside the method
-        warnings.filterwarnings("ignore", message=f".*{known}")
     try:
         from transformers.utils.logging import disable_progress_bar
 
+        from alti.model.request import SameForEveryClass
         from alti.web.desk import Desk
 
         disable_progress_bar()
+        warnings.simplefilter("ignore", SameForEveryClass)  # the page says it beside the method
         desk = Desk(settings)
     except AltiError as error:
         pipe.send(error)
@@ -175,26 +179,28 @@ def _work(pipe: Connection, settings: Settings) -> None:
     pipe.send(desk.describe())
     while True:
         try:
-            kind, asked = pipe.recv()
-            pipe.send(_answered(getattr(desk, kind), asked))
+            kind, question = pipe.recv()
+            pipe.send(_answered(getattr(desk, kind), question))
         except (EOFError, OSError):
             return
 
 
-def _answered(answer: Callable[[dict[str, Any]], bytes], asked: dict[str, Any]) -> Answer:
+def _answered(answer: Callable[[dict[str, Any]], bytes], question: dict[str, Any]) -> Answer:
     try:
-        return 200, answer(asked)
+        return 200, answer(question)
     except UsageError as error:
         return 400, _sentence(error)
     except AltiError as error:
         return 422, _sentence(error)
     except Exception:
         print(harmless(traceback.format_exc()), end="", file=sys.stderr)
-        return 500, "Something went wrong inside alti; the server's terminal says what."
+        return 500, CRASHED
 
 
 def _sentence(error: Exception) -> str:
-    """As the library says it, as a sentence of its own."""
-    said = str(error)
-    said = said if len(said) <= LONGEST else f"{said[:LONGEST]}…"
-    return f"{said[:1].upper()}{said[1:]}{'' if said.endswith('.') else '.'}"
+    """The library's error message as a complete sentence of limited length."""
+    message = str(error)
+    if len(message) > LONGEST:
+        message = f"{message[:LONGEST]}…"
+    end = "" if message.endswith(".") else "."
+    return f"{message[:1].upper()}{message[1:]}{end}"

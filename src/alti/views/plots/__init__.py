@@ -1,7 +1,7 @@
-"""Pictures of attributions and benchmarks: an Attribution or plain numbers in, matplotlib's Axes out.
+"""Plots of attributions and benchmarks: an Attribution or plain numbers in, matplotlib Axes out.
 
-Each function draws into the `ax` it is given, or into a figure of its own that fits what it shows; pyplot and its
-settings are left alone. Pictures count layers from 1, as the paper does.
+Each function draws into the given `ax`, or into a new figure of a suitable size; pyplot and its
+settings are not touched. Plots number layers from 1, as the paper does.
 
 >>> ax = alti.plots.tokens(attribution)
 >>> ax.figure.savefig("tokens.pdf")
@@ -10,7 +10,7 @@ settings are left alone. Pictures count layers from 1, as the paper does.
 from alti._errors import LoadError
 
 try:
-    from alti.views.plots.attributions import graph, layers, matrix, tokens
+    from alti.views.plots.attributions import graph, layers, matrix, predictions, tokens
     from alti.views.plots.benchmarks import agreement, anisotropy, curves, methods
     from alti.views.plots.look import ENDINGS
 except ModuleNotFoundError as error:
@@ -29,5 +29,6 @@ __all__ = [
     "layers",
     "matrix",
     "methods",
+    "predictions",
     "tokens",
 ]

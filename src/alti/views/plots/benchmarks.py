@@ -1,4 +1,4 @@
-"""Views of benchmarks: curves, boxes, lines and dots, from plain numbers."""
+"""Plots of benchmarks from plain numbers: curves, boxes, lines and dots."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -26,12 +26,13 @@ from alti.views.plots.look import (
 )
 from alti.views.tables import Cell, Table
 
-DASHES, MARKS = ("-", "--", ":", "-."), ("", "o", "s")
+DASHES = ("-", "--", ":", "-.")
+MARKS = ("", "o", "s")
 KINDS: dict[str, tuple[Literal["-", "--"], str]] = {
     "outputs": ("-", "block outputs"),
     "transformed": ("--", "transformed vectors"),
 }
-BY_SIZE = " |·|"  # behind a method's name in a benchmark: tokens ranked by the size of their scores
+BY_SIZE = " |·|"  # suffix of a method whose tokens are ranked by the size of their scores
 
 
 class _Curve(NamedTuple):
@@ -44,41 +45,40 @@ class _Curve(NamedTuple):
 def curves(
     curves: Mapping[str, Any], *, texts: Sequence[int] | None = None, ax: Axes | None = None
 ) -> Axes:
-    """The probability as the highest tokens are removed, a line for each method.
+    """The probability as the highest-ranked tokens are removed, a line for each method.
 
-    A method has its means, or (means, lows, highs) for a band, or what `alti.bench.curves` says of it. `texts` says how
-    many texts are left at each step.
+    A method has its means, or (means, lows, highs) for a band, or its entry in `alti.bench.curves`.
+    `texts` is the number of texts left at each step.
     """
     lines = _distinct(
         {key.replace(" probability_drop", ""): _curve(key, given) for key, given in curves.items()}
     )
-    ax, _ = axes(
-        ax,
-        5.0,
-        min(max(3.4, 0.17 * len(lines)), 16.0),
-        beside=1.2 + inches(lines, LONGEST_NAME),
-        below=0.5,
-    )
+    height = min(max(3.4, 0.17 * len(lines)), 16.0)
+    ax, _ = axes(ax, 5.0, height, beside=1.2 + inches(lines, LONGEST_NAME), below=0.5)
     bases = list(dict.fromkeys(key.removesuffix(BY_SIZE) for key in lines))
-    handles = {}
-    for key, line in lines.items():
-        turn, index = divmod(bases.index(key.removesuffix(BY_SIZE)), len(HUES))
-        dash, mark = DASHES[(2 * turn + key.endswith(BY_SIZE)) % 4], MARKS[turn // 2 % 3]
-        steps, every = np.arange(len(line.mean)), max(1, len(line.mean) // 10)
-        look: dict[str, Any] = {
-            "color": HUES[index],
-            "linewidth": 1.5,
-            "markersize": 3.5,
-            "markevery": every,
-        }
-        [handles[key]] = ax.plot(steps, line.mean, mark + dash, **look)
-        if line.low is not None and line.high is not None:
-            ax.fill_between(steps, line.low, line.high, color=HUES[index], alpha=0.15, linewidth=0)
+    handles = {
+        key: _draw_curve(ax, line, bases.index(key.removesuffix(BY_SIZE)), key.endswith(BY_SIZE))
+        for key, line in lines.items()
+    }
     frame(ax, "tokens removed", "mean probability")
     _steps(ax, lines, texts)
     order = sorted(lines, key=lambda key: -float(np.mean(lines[key].mean)))
     legend(ax, [handles[key] for key in order], order)
     return ax
+
+
+def _draw_curve(ax: Axes, line: _Curve, index: int, by_size: bool) -> Line2D:
+    """Draw a line with its band; `index` chooses the colour, and the dash once colours run out."""
+    turn, hue = divmod(index, len(HUES))
+    dash = DASHES[(2 * turn + by_size) % 4]
+    mark = MARKS[turn // 2 % 3]
+    steps = np.arange(len(line.mean))
+    look: dict[str, Any] = {"linewidth": 1.5, "markersize": 3.5}
+    look["markevery"] = max(1, len(line.mean) // 10)
+    [handle] = ax.plot(steps, line.mean, mark + dash, color=HUES[hue], **look)
+    if line.low is not None and line.high is not None:
+        ax.fill_between(steps, line.low, line.high, color=HUES[hue], alpha=0.15, linewidth=0)
+    return handle
 
 
 def _curve(key: str, given: Any) -> _Curve:
@@ -87,32 +87,29 @@ def _curve(key: str, given: Any) -> _Curve:
             raise UsageError(
                 f"curve {key!r} has {', '.join(map(repr, given))} and no 'mean': give its means"
             )
-        low, high, texts = (
-            None if given.get(k) is None else array(given[k]) for k in ("low", "high", "texts")
-        )
-        return _Curve(array(given["mean"]), low, high, texts)
+        names = ("mean", "low", "high", "texts")
+        return _Curve(**{name: array(given[name]) for name in names if given.get(name) is not None})
     if len(given) == 3 and np.ndim(given[0]) == 1:
         return _Curve(*map(array, given))
     return _Curve(array(given))
 
 
 def _distinct(lines: dict[str, _Curve]) -> dict[str, _Curve]:
-    """Those that have a value, without second copies: scores that are never negative rank alike both ways."""
-    found: dict[str, _Curve] = {}
+    """The curves with values, without duplicates: unsigned scores rank the same by size."""
+    distinct: dict[str, _Curve] = {}
     for key, line in lines.items():
-        base = found.get(key.removesuffix(BY_SIZE))
+        base = distinct.get(key.removesuffix(BY_SIZE))
         if line.mean.size and (base is None or not np.array_equal(base.mean, line.mean)):
-            found[key] = line
-    return found
+            distinct[key] = line
+    return distinct
 
 
 def _steps(ax: Axes, lines: dict[str, _Curve], texts: Sequence[int] | None) -> None:
-    """Ticks at whole numbers of tokens, and over them how many texts are left."""
+    """Put ticks at whole numbers of tokens, and above them the number of texts left."""
     last = max([len(line.mean) - 1 for line in lines.values()] + [1])
     ax.set_xlim(0, last)
-    ax.set_xticks(
-        [tick for tick in MaxNLocator(7, integer=True).tick_values(0, last) if tick <= last]
-    )
+    whole = MaxNLocator(7, integer=True).tick_values(0, last)
+    ax.set_xticks([tick for tick in whole if tick <= last])
     given = [line.texts for line in lines.values() if line.texts is not None]
     left = array(texts) if texts is not None else max(given, key=len, default=array([]))
     ticks = [int(tick) for tick in ax.get_xticks() if tick < len(left)]
@@ -128,22 +125,23 @@ def _steps(ax: Axes, lines: dict[str, _Curve], texts: Sequence[int] | None) -> N
 def agreement(
     values: Mapping[str, Any], *, ax: Axes | None = None, xlabel: str = "agreement of two models"
 ) -> Axes:
-    """How alike models are explained: a box over the pairs of models for each method, the highest median on top."""
-    found = {
-        key: numbers[~np.isnan(numbers)]
-        for key, numbers in ((key, array(values[key])) for key in values)
-    }
-    keys = sorted(
-        (key for key in found if found[key].size), key=lambda key: float(np.median(found[key]))
-    )
-    ax, (_, down) = axes(
-        ax, 4.6, min(0.32 * max(len(keys), 2), 16.0), beside=inches(keys, LONGEST_NAME), below=0.3
-    )
+    """How similarly models are explained: a box per method over all pairs of models.
+
+    The highest median is on top.
+    """
+    finite = {}
+    for key in values:
+        numbers = array(values[key])
+        finite[key] = numbers[~np.isnan(numbers)]
+    keys = [key for key in finite if finite[key].size]
+    keys.sort(key=lambda key: float(np.median(finite[key])))
+    ax, down = _row_axes(ax, keys, 0.32)
     line = {"color": BLUE, "linewidth": 0.9}
     dot = {"marker": ".", "markersize": 4, "markeredgecolor": "none", "markerfacecolor": BLUE}
     ax.boxplot(
-        [found[key] for key in keys], positions=range(len(keys)), orientation="horizontal", widths=0.55,
-        patch_artist=True, manage_ticks=False, whiskerprops=line, capprops={"linewidth": 0},
+        [finite[key] for key in keys], positions=range(len(keys)), orientation="horizontal",
+        widths=0.55, patch_artist=True, manage_ticks=False, whiskerprops=line,
+        capprops={"linewidth": 0},
         boxprops={"facecolor": to_rgba(BLUE, 0.25), "edgecolor": BLUE, "linewidth": 0.9},
         medianprops={"color": INK, "linewidth": 1.6}, flierprops=dot,
     )  # fmt: skip
@@ -152,34 +150,24 @@ def agreement(
 
 
 def anisotropy(layers: Mapping[str, Mapping[str, Any]], *, ax: Axes | None = None) -> Axes:
-    """The mean cosine of two vectors in each layer: solid for block outputs, dashed for transformed vectors.
+    """The mean cosine of two vectors in each layer, of block outputs and of transformed vectors.
 
-    `{model: {"outputs": [...], "transformed": [...]}}`, a number per layer.
+    `{model: {"outputs": [...], "transformed": [...]}}`, with a number per layer. Lines of block
+    outputs are solid, those of transformed vectors dashed.
     """
-    ax, _ = axes(
-        ax, 4.6, 3.2, beside=1.2 + inches([*layers, "transformed vectors"], LONGEST_NAME), below=0.3
-    )
+    beside = 1.2 + inches([*layers, "transformed vectors"], LONGEST_NAME)
+    ax, _ = axes(ax, 4.6, 3.2, beside=beside, below=0.3)
+    deepest = 1
     for i, (model, given) in enumerate(layers.items()):
         for kind, values in given.items():
             if kind not in KINDS:
-                raise UsageError(
-                    f"{kind!r} of {model} is not drawn: give {' and '.join(map(repr, KINDS))}"
-                )
-            line, look = array(values), "." + KINDS[kind][0]
-            ax.plot(
-                np.arange(1, len(line) + 1),
-                line,
-                look,
-                color=HUES[i % len(HUES)],
-                linewidth=1.5,
-                markersize=5,
-            )
+                known = " and ".join(map(repr, KINDS))
+                raise UsageError(f"{kind!r} of {model} is not drawn: give {known}")
+            deepest = max(deepest, len(values))
+            _draw_layers(ax, array(values), KINDS[kind][0], i)
     frame(ax, "layer", "mean cosine of two vectors")
-    deepest = max(
-        (len(values) for given in layers.values() for values in given.values()), default=1
-    )
     ax.set_xticks(range(1, deepest + 1, -(-deepest // 16)))
-    hues = [Line2D([], [], color=HUES[i % len(HUES)], linewidth=1.5) for i in range(len(layers))]
+    hues = [Line2D([], [], color=_hue(i), linewidth=1.5) for i in range(len(layers))]
     dashes = [
         Line2D([], [], color=MUTED, linestyle=dash, linewidth=1.5) for dash, _ in KINDS.values()
     ]
@@ -187,19 +175,27 @@ def anisotropy(layers: Mapping[str, Mapping[str, Any]], *, ax: Axes | None = Non
     return ax
 
 
+def _draw_layers(ax: Axes, values: Array, dash: str, index: int) -> None:
+    numbers = np.arange(1, len(values) + 1)
+    ax.plot(numbers, values, f".{dash}", color=_hue(index), linewidth=1.5, markersize=5)
+
+
+def _hue(index: int) -> str:
+    return HUES[index % len(HUES)]
+
+
 def methods(
     table: Table | Iterable[tuple[str, Cell]], *, column: str | None = None, ax: Axes | None = None
 ) -> Axes:
-    """One column of a table as dots with their intervals, sorted, the best in blue; its interval is shaded for all.
+    """One column of a table as sorted dots with their intervals.
 
-    A list of (name, Cell) is a column whose heading is `column`. Under a heading with ↓ smaller is better.
+    The best one is blue and its interval is shaded. A list of (name, Cell) is a column with
+    `column` as its heading. A heading with ↓ means that lower is better.
     """
     heading, cells = _column(table, column)
-    cells.sort(key=lambda row: row[1].value, reverse="↓" in heading)  # from the bottom to the top
+    cells.sort(key=lambda row: row[1].value, reverse="↓" in heading)  # from bottom to top
     keys = [key for key, _ in cells]
-    ax, (_, down) = axes(
-        ax, 4.6, min(0.24 * max(len(cells), 2), 16.0), beside=inches(keys, LONGEST_NAME), below=0.3
-    )
+    ax, down = _row_axes(ax, keys, 0.24)
     best = next((row for row, (_, cell) in enumerate(cells) if cell.best), len(cells) - 1)
     for row, (_, cell) in enumerate(cells):
         colour = BLUE if row == best else MUTED
@@ -218,24 +214,31 @@ def methods(
 def _column(
     table: Table | Iterable[tuple[str, Cell]], column: str | None
 ) -> tuple[str, list[tuple[str, Cell]]]:
-    """The heading and the cells of a column, of the first with numbers if none is named; empty cells are left out."""
+    """The heading and the non-empty cells of a column; by default the first one with numbers."""
     if not isinstance(table, Table):
         return column or "", [(key, cell) for key, cell in table if not np.isnan(cell.value)]
-    found: dict[str, list[tuple[str, Cell]]] = {}
+    numeric: dict[str, list[tuple[str, Cell]]] = {}
     for key, cells in table.rows:
-        for head, cell in zip(table.columns[1:], cells, strict=True):
+        for heading, cell in zip(table.columns[1:], cells, strict=True):
             if isinstance(cell, Cell) and not np.isnan(cell.value):
-                found.setdefault(head, []).append((key, cell))
-    known = [head for head in table.columns[1:] if head in found]
-    chosen = [head for head in known if column is None or column in (head, head.rstrip(" ↑↓"))]
-    if not chosen:
-        others = ", ".join(map(repr, known)) or "another table"
-        raise UsageError(f"column {column!r} has no numbers: choose from {others}")
-    return chosen[0], found[chosen[0]]
+                numeric.setdefault(heading, []).append((key, cell))
+    known = [heading for heading in table.columns[1:] if heading in numeric]
+    for heading in known:
+        if column is None or column in (heading, heading.rstrip(" ↑↓")):
+            return heading, numeric[heading]
+    others = ", ".join(map(repr, known)) or "another table"
+    raise UsageError(f"column {column!r} has no numbers: choose from {others}")
+
+
+def _row_axes(ax: Axes | None, keys: Sequence[str], row: float) -> tuple[Axes, float]:
+    """Axes with a named row for each key, `row` inches high, and their height in points."""
+    height = min(row * max(len(keys), 2), 16.0)
+    ax, (_, down) = axes(ax, 4.6, height, beside=inches(keys, LONGEST_NAME), below=0.3)
+    return ax, down
 
 
 def _rows(ax: Axes, keys: Sequence[str], down: float, xlabel: str) -> None:
-    """Names along the left, and a grid for the values only."""
+    """Name the rows on the left, with a grid for the values only."""
     frame(ax, xlabel)
     ax.grid(visible=False, axis="y")
     ax.spines["left"].set_visible(False)

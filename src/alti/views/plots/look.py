@@ -1,4 +1,4 @@
-"""What all pictures share: colours, figures that fit, and text that is drawn as it is written."""
+"""What all plots share: colours, figure sizes, and text that is drawn literally."""
 
 import io
 import math
@@ -17,41 +17,39 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Array = NDArray[np.float64]
-Room = tuple[float, float]  # points across and down
+Room = tuple[float, float]  # width and height in points
 
-INK, MUTED, FAINT = "#262626", "#737373", "#d9d9d9"
-BLUE, VERMILLION = "#0072B2", "#D55E00"
-ENDINGS = tuple(
-    sorted(f".{ending}" for ending in Figure().canvas.get_supported_filetypes())
-)  # of pictures
-HUES = (
-    BLUE,
-    VERMILLION,
-    "#009E73",
-    "#CC79A7",
-    "#E69F00",
-    "#56B4E9",
-    INK,
-)  # of Okabe and Ito, without yellow
-# White is nothing; then equal steps in CIELAB, the lightness falling from 100 to 20.
+INK = "#262626"
+MUTED = "#737373"
+FAINT = "#d9d9d9"
+BLUE = "#0072B2"
+VERMILLION = "#D55E00"
+# The file endings that matplotlib can save.
+ENDINGS = tuple(sorted(f".{ending}" for ending in Figure().canvas.get_supported_filetypes()))
+# The palette of Okabe and Ito, without yellow.
+HUES = (BLUE, VERMILLION, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", INK)
+# From white for zero, in equal steps of CIELAB, with lightness falling from 100 to 20.
 WATER = LinearSegmentedColormap.from_list(
     "water",
     ["#ffffff", "#cee8f7", "#9ccfef", "#6ab3e4", "#3593d2", "#006fb4", "#004c8c", "#0f2f61"],
 )
-LARGEST, SMALLEST = 8.5, 5.5  # points of a name
-LONGEST = 28  # characters of a token; of a method's name, more: its options are in it
-LONGEST_NAME = 44
-FONTS = (  # matplotlib brings the first; the others, where they are installed, have scripts that it lacks
-    "DejaVu Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "PingFang SC", "Hiragino Sans", "Microsoft YaHei",
-    "Malgun Gothic", "WenQuanYi Micro Hei", "Noto Sans Devanagari", "Noto Sans Thai", "Nirmala UI", "Noto Emoji",
-    "Segoe UI Emoji", "Segoe UI Symbol", "Arial Unicode MS",
+LARGEST = 8.5  # points of a label's font
+SMALLEST = 5.5
+LONGEST = 28  # characters of a token
+LONGEST_NAME = 44  # characters of a method's name, which includes its options
+# matplotlib ships the first font; the others cover scripts that it lacks, where installed.
+FONTS = (
+    "DejaVu Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "PingFang SC", "Hiragino Sans",
+    "Microsoft YaHei", "Malgun Gothic", "WenQuanYi Micro Hei", "Noto Sans Devanagari",
+    "Noto Sans Thai", "Nirmala UI", "Noto Emoji", "Segoe UI Emoji", "Segoe UI Symbol",
+    "Arial Unicode MS",
 )  # fmt: skip
 VISIBLE = {"\n": "↵", "\r": "↵", "\t": "⇥"}
 MISSING = "□"
 
 
 class Picture(Figure):
-    """A figure that notebooks show, with or without pyplot."""
+    """A figure that notebooks display, with or without pyplot."""
 
     def __init__(self, width: float, height: float) -> None:
         super().__init__(figsize=(width, height), dpi=144, facecolor="white", layout="compressed")
@@ -63,43 +61,48 @@ class Picture(Figure):
 
 
 def array(values: Any) -> Array:
-    """Numbers of any kind, in float64."""
-    values = values.detach().double().cpu().numpy() if isinstance(values, Tensor) else values
+    """A tensor, an array or a list as float64."""
+    if isinstance(values, Tensor):
+        values = values.detach().double().cpu().numpy()
     return np.asarray(values, dtype=np.float64)
 
 
 def axes(
     ax: Axes | None, width: float, height: float, *, beside: float = 0.0, below: float = 0.0
 ) -> tuple[Axes, Room]:
-    """The Axes to draw into and their size: those given, or new ones of so many inches with room beside and below."""
+    """The Axes to draw into and their size in points.
+
+    The given Axes, or new ones of this size in inches, with extra space beside and below.
+    """
     if ax is not None:
         return ax, room(ax)
-    return Picture(width + beside + 0.4, height + below + 0.7).add_subplot(facecolor="white"), (
-        72 * width,
-        72 * height,
-    )
+    figure = Picture(width + beside + 0.4, height + below + 0.7)
+    return figure.add_subplot(facecolor="white"), (72 * width, 72 * height)
 
 
 def room(ax: Axes) -> Room:
     """The size of Axes in points."""
-    extent, scale = ax.get_window_extent(), 72 / ax.get_figure(root=True).dpi  # type: ignore[union-attr]  # drawn Axes have a figure
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    extent = ax.get_window_extent()
+    scale = 72 / figure.dpi
     return extent.width * scale, extent.height * scale
 
 
 def inches(names: Iterable[str], longest: int = LONGEST) -> float:
-    """About the width of the longest name."""
+    """The approximate width of the longest name."""
     return 0.075 * min(max(map(len, names), default=0), longest)
 
 
 def literal(text: str, longest: int = LONGEST) -> str:
-    """One line, not too long, in which every character can be drawn."""
+    """The text on one line of limited length, with only characters that can be drawn."""
     text = text.replace(" ", "␣") if text.isspace() else text
     shown = "".join(VISIBLE.get(c, c if _has_glyph(c) else MISSING) for c in text)
     return shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
 
 
 def typeface() -> dict[str, Any]:
-    """How text of the user's is set: `$`, `_` and `\\` are characters like others."""
+    """Font settings for the user's text: `$`, `_` and `\\` have no special meaning."""
     return {"fontfamily": _installed(), "parse_math": False, "usetex": False}
 
 
@@ -118,14 +121,14 @@ def _has_glyph(character: str) -> bool:
 
 
 def bare(ax: Axes) -> None:
-    """Nothing but what is drawn."""
+    """Remove the frame, ticks and grid."""
     ax.spines[:].set_visible(False)
     ax.tick_params(length=0)
     ax.grid(visible=False)
 
 
 def frame(ax: Axes, xlabel: str, ylabel: str = "") -> None:
-    """Two thin axes with a light grid behind the data."""
+    """Draw two thin axes, with a light grid behind the data."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set(linewidth=0.6, color=MUTED)
     ax.tick_params(length=2.5, width=0.6, color=MUTED, labelcolor=INK, labelsize=8)
@@ -136,14 +139,14 @@ def frame(ax: Axes, xlabel: str, ylabel: str = "") -> None:
 
 
 def fit(names: Sequence[str], space: float) -> bool:
-    """Whether all of them can be read along so many points."""
+    """Whether all names are legible in this many points."""
     return SMALLEST * 1.1 * len(names) <= space
 
 
 def name(
     axis: Axis, names: Sequence[str], space: float, *, upright: bool = False, longest: int = LONGEST
 ) -> None:
-    """Write names along an axis of so many points: smaller where there are many, then every second, third …"""
+    """Label an axis: in a smaller font if there are many names, or only every nth name."""
     each = space / max(len(names), 1)
     size = min(LARGEST, max(SMALLEST, 0.8 * each))
     step = 1 if fit(names, space) else math.ceil(1.1 * size / each)
@@ -157,7 +160,7 @@ def name(
 
 
 def title(ax: Axes, main: str, second: str = "") -> None:
-    """A line above the Axes, and a smaller one under it."""
+    """Put a title above the Axes, and optionally a smaller second line."""
     ax.set_title(main, loc="left", fontsize=10.5, color=INK, pad=17 if second else 6, **typeface())
     place: dict[str, Any] = {
         "xycoords": "axes fraction",
@@ -168,7 +171,7 @@ def title(ax: Axes, main: str, second: str = "") -> None:
 
 
 def legend(ax: Axes, handles: Sequence[Artist], labels: Sequence[str]) -> None:
-    """Names of lines, to the right of the Axes."""
+    """Put a legend to the right of the Axes."""
     names = [literal(label, LONGEST_NAME) for label in labels]
     look: dict[str, Any] = {"frameon": False, "fontsize": 8, "labelcolor": INK, "handlelength": 1.8}
     box = ax.legend(handles, names, loc="upper left", bbox_to_anchor=(1.01, 1.02), **look)

@@ -1,4 +1,4 @@
-// The page: asks the server, and connects controls, state and cards.
+// The page: sends requests to the server and connects controls, state and cards.
 
 import { fill, show, showGraph, targetShown } from "/cards.js";
 import { grow, showClasses, showControls, showHeld } from "/controls.js";
@@ -6,120 +6,152 @@ import { keep } from "/keep.js";
 import { unpacked } from "/mixing.js";
 import { element } from "/paint.js";
 import { address, allow, fit, held, questionOf } from "/state.js";
-import { recall, remember, rememberSoon, state, texts, told } from "/state.js";
+import { catalogue, recall, remember, rememberSoon, state, texts } from "/state.js";
 
-const PAUSE = 300; // milliseconds without a key before a text is explained
-const SILENT = "The server does not answer: is alti serve still running?";
+const PAUSE = 300; // milliseconds between the last keystroke and the request
+const UNREACHABLE = "The server does not answer: is alti serve still running?";
 
 const at = (id) => document.getElementById(id);
 const page = document.documentElement;
-let asking = null; // what is on its way, to be called off
+let pending = null; // aborts the current request
 let timer = null;
 
 // ---- the server
 
 async function ask(address, question, signal) {
   const headers = { "Content-Type": "application/json" };
-  let answer;
+  const body = JSON.stringify(question);
+  let response;
   try {
-    answer = await fetch(address, { method: "POST", headers, body: JSON.stringify(question), signal });
+    response = await fetch(address, { method: "POST", headers, body, signal });
   } catch (error) {
-    throw error.name === "AbortError" ? error : new Error(SILENT);
+    throw error.name === "AbortError" ? error : new Error(UNREACHABLE);
   }
-  if (answer.ok) return answer;
-  const said = await answer.json().catch(() => ({}));
-  throw new Error(said.error ?? `The server answered ${answer.status}.`);
+  if (response.ok) return response;
+  const { error } = await response.json().catch(() => ({}));
+  throw new Error(error ?? `The server responded with ${response.status}.`);
 }
 
 async function viewOf(text, signal) {
   if (!text.trim()) return null;
   const chosen = state.methods;
-  const view = await (await ask("/api/view", questionOf(text), signal)).json();
+  const response = await ask("/api/view", questionOf(text), signal);
+  const view = await response.json();
   const rows = view.rows.filter((row) => chosen.includes(row.method));
   return { ...view, rows, maps: unpacked(view.mixing) };
 }
 
-// Explain what the state says; a request that is still on its way is called off.
+// Explain the texts in the state, aborting a request that is still running.
 async function refresh() {
   clearTimeout(timer);
-  asking?.abort();
-  const mine = (asking = new AbortController());
+  pending?.abort();
+  const controller = new AbortController();
+  pending = controller;
   document.body.setAttribute("aria-busy", "true");
   remember();
   showHeld();
-  let wrong = "";
+  let message = "";
   try {
-    const answers = await Promise.allSettled(texts().map((text) => viewOf(text, mine.signal)));
-    if (mine === asking) fill(answers.map((answer) => answer.value ?? null)); // one of two can be shown alone
-    wrong = complaint(answers);
+    const requests = texts().map((text) => viewOf(text, controller.signal));
+    const results = await Promise.allSettled(requests);
+    const views = results.map(({ value }) => value ?? null); // null: this text failed
+    if (controller === pending) fill(views);
+    message = failures(results);
   } catch (error) {
-    wrong = error.message;
+    message = error.message;
   }
-  if (mine !== asking) return;
+  if (controller !== pending) return;
   document.body.removeAttribute("aria-busy");
-  document.body.classList.toggle("stale", Boolean(wrong));
+  document.body.classList.toggle("stale", Boolean(message));
   showClasses();
-  say(wrong);
+  showError(message);
 }
 
-// What went wrong, and with which of two texts.
-function complaint(answers) {
+// The error messages of the texts, named unless both failed in the same way.
+function failures(results) {
   const names = ["Text", "Compare with"];
-  const said = answers.map(({ reason }, i) => reason && { name: names[i], message: reason.message }).filter(Boolean);
-  if (new Set(said.map(({ message }) => message)).size === 1 && said.length === answers.length) return said[0].message;
-  return said.map(({ name, message }) => `${name}: ${message}`).join(" ");
+  const failed = results
+    .map(({ reason }, i) => reason && { name: names[i], message: reason.message })
+    .filter(Boolean);
+  const messages = new Set(failed.map(({ message }) => message));
+  if (messages.size === 1 && failed.length === results.length) return failed[0].message;
+  return failed.map(({ name, message }) => `${name}: ${message}`).join(" ");
 }
 
-function soon() {
+function refreshSoon() {
   clearTimeout(timer);
   timer = setTimeout(refresh, PAUSE);
 }
 
-function say(sentence) {
-  at("error").textContent = sentence;
-  at("error").hidden = !sentence;
+function showError(message) {
+  at("error").textContent = message;
+  at("error").hidden = !message;
 }
 
-function toast(sentence) {
-  at("toast").textContent = sentence;
+function toast(message) {
+  at("toast").textContent = message;
   at("toast").hidden = false;
   clearTimeout(toast.timer);
   toast.timer = setTimeout(() => (at("toast").hidden = true), 2500);
 }
 
-// ---- what the user does
+// ---- user input
 
-const on = (id, event, act) => at(id).addEventListener(event, () => act(at(id)));
-const count = (field) => (field.value === "" ? null : Number(field.value));
+const on = (id, event, handle) => at(id).addEventListener(event, () => handle(at(id)));
+const numberIn = (field) => (field.value === "" ? null : Number(field.value));
 
 function wire() {
+  wireTexts();
+  wireChoices();
+  wireViews();
+  on("add", "click", togglePair);
+  on("compare", "click", toggleComparison);
+  on("compute", "click", () => {
+    allow();
+    refresh();
+    at("results").focus(); // the button disappears
+  });
+  on("theme", "click", switchTheme);
+  on("link", "click", copyLink);
+  wireMenus();
+  wireWindow();
+}
+
+function wireTexts() {
   for (const name of ["text", "pair", "other"]) {
     on(name, "input", (field) => {
       Object.assign(state, { [name]: field.value, place: null });
       allow();
       grow(field);
-      soon();
+      refreshSoon();
     });
   }
+}
+
+function wireChoices() {
   on("model", "change", (field) => {
-    Object.assign(state, { model: field.value, target: null, against: null, position: null, place: null, layer: null });
+    const fresh = { target: null, against: null, position: null, place: null, layer: null };
+    Object.assign(state, { model: field.value, ...fresh });
     fit();
-    again();
+    redraw();
   });
   on("class", "change", (field) => {
-    state.target = count(field);
+    state.target = numberIn(field);
     if (state.target === null || state.target === state.against) state.against = null;
     refresh();
   });
   on("rival", "change", (field) => {
-    state.target ??= targetShown(); // else another text could be predicted as the rival
-    state.against = count(field);
+    state.target ??= targetShown(); // otherwise the rival could be predicted for another text
+    state.against = numberIn(field);
     refresh();
   });
   on("position", "change", (field) => {
-    state.position = count(field);
+    state.position = numberIn(field);
     refresh();
   });
+}
+
+function wireViews() {
   for (const radio of document.querySelectorAll("[name=unit], [name=since]")) {
     radio.addEventListener("change", () => {
       state[radio.name] = radio.value;
@@ -127,46 +159,41 @@ function wire() {
     });
   }
   on("threshold", "input", (field) => {
-    state.threshold = count(field);
+    state.threshold = numberIn(field);
     rememberSoon();
     showGraph();
   });
-  on("add", "click", addPair);
-  on("compare", "click", compare);
-  on("compute", "click", () => {
-    allow();
-    refresh();
-    at("results").focus(); // the button is gone
-  });
-  on("theme", "click", switchTheme);
-  on("link", "click", copyLink);
-  wireMenus();
+}
+
+function wireWindow() {
   addEventListener("resize", () => {
-    clearTimeout(wire.timer);
-    wire.timer = setTimeout(show, PAUSE);
+    clearTimeout(wireWindow.timer);
+    wireWindow.timer = setTimeout(show, PAUSE);
   });
   addEventListener("hashchange", () => {
-    if (!location.hash.includes("=")) return; // no view of ours
+    if (!location.hash.includes("=")) return; // not a link to a view
     recall();
-    again();
+    redraw();
   });
   document.querySelector(".skip").addEventListener("click", (event) => {
-    event.preventDefault(); // the address is the view's
+    event.preventDefault(); // the hash belongs to the view
     at("results").focus();
   });
 }
 
 function wireMenus() {
   const question = () => {
-    const nothing = held().length === state.methods.length;
-    if (nothing) throw new Error("There is nothing to export yet: compute it first.");
+    if (held().length === state.methods.length) {
+      throw new Error("There is nothing to export yet: compute the methods first.");
+    }
     const [text = "", other = null] = texts().filter((text) => text.trim());
     return { ...questionOf(text), other, words: state.unit === "words" };
   };
   keep(at("keep"), { ask, toast, question, node: () => at("results") });
   const open = () => document.querySelectorAll("details.menu[open]");
   addEventListener("click", ({ target }) => {
-    for (const menu of open()) if (target.isConnected && !menu.contains(target)) menu.open = false;
+    if (!target.isConnected) return;
+    for (const menu of open()) if (!menu.contains(target)) menu.open = false;
   });
   addEventListener("keydown", ({ key }) => {
     if (key !== "Escape") return;
@@ -177,30 +204,31 @@ function wireMenus() {
   });
 }
 
-function again() {
+function redraw() {
   showControls(refresh);
   refresh();
 }
 
-function addPair() {
+function togglePair() {
   Object.assign(state, { pair: state.pair === null ? "" : null, place: null });
-  again();
+  redraw();
   if (state.pair !== null) at("pair").focus();
 }
 
-function compare() {
+function toggleComparison() {
   Object.assign(state, { other: state.other === null ? state.text : null, panel: 0 });
-  again();
+  redraw();
   if (state.other !== null) at("other").focus();
 }
 
 function switchTheme() {
-  const dark = page.dataset.theme ? page.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  const dark = (page.dataset.theme || system) === "dark";
   page.dataset.theme = dark ? "light" : "dark";
   try {
     localStorage.setItem("alti-theme", page.dataset.theme);
   } catch {
-    // a browser that keeps nothing
+    // storage is disabled
   }
 }
 
@@ -209,7 +237,7 @@ function recallTheme() {
     const theme = localStorage.getItem("alti-theme");
     if (theme) page.dataset.theme = theme;
   } catch {
-    // as above
+    // storage is disabled
   }
 }
 
@@ -226,15 +254,18 @@ async function copyLink() {
 async function start() {
   recallTheme();
   try {
-    Object.assign(told, await (await fetch("/api/models")).json());
+    const response = await fetch("/api/models");
+    Object.assign(catalogue, await response.json());
   } catch {
-    say(SILENT);
+    showError(UNREACHABLE);
     return;
   }
-  at("model").append(...told.models.map((one) => element("option", { value: one.name, text: one.name })));
+  for (const { name } of catalogue.models) {
+    at("model").append(element("option", { value: name, text: name }));
+  }
   recall();
   wire();
-  again();
+  redraw();
 }
 
 start();

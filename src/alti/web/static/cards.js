@@ -1,20 +1,20 @@
-// The cards below the question: the explanations, what a token is made of, and the graph.
+// The cards below the inputs: the explanations, what a token consists of, and the graph.
 
 import { graph } from "/graph.js";
 import { rowsOf, strip } from "/mixing.js";
 import { element, legend, paragraphs } from "/paint.js";
 import { method, remember, rememberSoon, state } from "/state.js";
 
-const BARS = 5; // classes; of more, the most probable
+const BARS = 5; // the most probable classes to show
 const at = (id) => document.getElementById(id);
 const views = [null, null];
-let moved = true; // the picked token is to be scrolled to
+let moved = true; // whether to scroll to the picked token
 
 export const quoted = (label) => (label.trim() === label ? label : `“${label}”`);
 export const classesShown = () => active()?.classes ?? [];
 export const targetShown = () => active()?.target ?? null;
 
-// New answers of the server, one for each text.
+// Show the server's answers, one for each text.
 export function fill(answers) {
   views.splice(0, 2, answers[0] ?? null, answers[1] ?? null);
   moved = true;
@@ -28,7 +28,8 @@ export function show() {
   const shown = views.filter(Boolean);
   at("results").replaceChildren(...shown.map((view) => result(view, views.indexOf(view))));
   at("results").classList.toggle("two", shown.length > 1);
-  at("status").textContent = shown.map((view) => [view.label, chance(view)].filter(Boolean).join(" ")).join("; ");
+  const predictions = shown.map((view) => [view.label, chance(view)].filter(Boolean).join(" "));
+  at("status").textContent = predictions.join("; ");
   at("mixing").hidden = at("graph").hidden = !shown.length;
   if (shown.length) showMixing(active());
 }
@@ -37,22 +38,25 @@ export function show() {
 
 function result(view, panel) {
   const rows = view.rows.map((row) => resultRow(view, panel, row));
-  return element("section", { class: "alti result", "aria-label": "Explanation" }, prediction(view), ...rows);
+  const about = { class: "alti result", "aria-label": "Explanation" };
+  return element("section", about, prediction(view), ...rows);
 }
 
 function resultRow(view, panel, row) {
   const label = view.label ?? "";
   const picked = view === active() ? placeOf(view) : null;
-  const { made, scale } = paragraphs(view, state.unit, row.scores, {
+  const { texts, scale } = paragraphs(view, state.unit, row.scores, {
     picked,
-    said: label,
+    label,
     pick: (place) => pick(panel, place),
   });
-  const name = element("h3", { class: "alti-name", title: method(row.method).what, text: row.method });
-  const blind = view.rows.length > 1 && view.classes.length > 1 && !method(row.method).classes;
-  if (blind) name.append(element("small", { text: "the same for every class" }));
-  const rest = state.unit === "words" ? restOf(view, row.scores) : 0;
-  const text = element("div", { class: `alti-${state.unit}` }, ...made, legend(scale, label, rest));
+  const { what, classes } = method(row.method);
+  const name = element("h3", { class: "alti-name", title: what, text: row.method });
+  const ignoresClass = view.rows.length > 1 && view.classes.length > 1 && !classes;
+  if (ignoresClass) name.append(element("small", { text: "the same for every class" }));
+  const rest = state.unit === "words" ? specialTotal(view, row.scores) : 0;
+  const ramp = legend(scale, label, rest);
+  const text = element("div", { class: `alti-${state.unit}` }, ...texts, ramp);
   return element(
     "div",
     { class: "alti-row", "data-method": row.method, "data-home": `${panel} ${row.method}` },
@@ -61,16 +65,19 @@ function resultRow(view, panel, row) {
   );
 }
 
-const restOf = (view, scores) => scores.reduce((sum, score, i) => (view.special[i] ? sum + score : sum), 0);
+const specialTotal = (view, scores) =>
+  scores.reduce((sum, score, i) => (view.special[i] ? sum + score : sum), 0);
 
 function prediction(view) {
   const head = element("header");
   if (view.label !== null) {
-    const says = element("p", { class: "alti-says" }, element("strong", { dir: "auto", text: quoted(view.label) }));
+    const label = element("strong", { dir: "auto", text: quoted(view.label) });
+    const says = element("p", { class: "alti-says" }, label);
     says.append(element("span", { text: chance(view) }));
     const best = view.classes[0];
     if (best && best.index !== view.target) {
-      says.append(element("span", { text: `asked for; the prediction is ${quoted(best.label)}` }));
+      const text = `as requested; the prediction is ${quoted(best.label)}`;
+      says.append(element("span", { text }));
     }
     head.append(says);
   }
@@ -87,20 +94,22 @@ function percent(share) {
 }
 
 function bars(view) {
-  const few = view.classes.length <= BARS;
-  const shown = few ? view.classes.toSorted((a, b) => a.index - b.index) : view.classes.slice(0, BARS);
-  const lines = shown.map((one) => {
-    const full = element("span", { class: one.index === view.target ? "full on" : "full" });
-    full.style.width = `${100 * one.probability}%`;
-    return element(
-      "li",
-      {},
-      element("span", { class: "name", dir: "auto", text: quoted(one.label) }),
-      element("span", { class: "bar" }, full),
-      element("span", { class: "share", text: percent(one.probability) }),
-    );
-  });
+  let shown = view.classes.slice(0, BARS);
+  if (view.classes.length <= BARS) shown = shown.toSorted((a, b) => a.index - b.index);
+  const lines = shown.map((entry) => classBar(entry, entry.index === view.target));
   return element("ul", { class: "bars", "aria-label": "Probabilities" }, ...lines);
+}
+
+function classBar({ label, probability }, on) {
+  const full = element("span", { class: on ? "full on" : "full" });
+  full.style.width = `${100 * probability}%`;
+  return element(
+    "li",
+    {},
+    element("span", { class: "name", dir: "auto", text: quoted(label) }),
+    element("span", { class: "bar" }, full),
+    element("span", { class: "share", text: percent(probability) }),
+  );
 }
 
 // ---- the token that was clicked
@@ -110,10 +119,10 @@ function placeOf(view) {
   return view.position ?? Math.max(0, view.special.indexOf(false));
 }
 
-// In words, a click picks all tokens of the word.
+// In the word view, a click picks all tokens of the word.
 function picked(view) {
   const place = placeOf(view);
-  const piece = view[state.unit].flat().find((one) => one.places.includes(place));
+  const piece = view[state.unit].flat().find(({ places }) => places.includes(place));
   return { places: piece?.places ?? [place], name: piece?.text || view.names[place] };
 }
 
@@ -122,21 +131,16 @@ function pick(panel, place) {
   Object.assign(state, { panel, place });
   moved = home !== "strip" && home !== "flow";
   show();
-  const again = home && document.querySelector(`[data-home="${CSS.escape(home)}"] [data-place="${place}"]`);
-  if (again) again.focus({ preventScroll: true });
+  if (!home) return;
+  const redrawn = `[data-home="${CSS.escape(home)}"] [data-place="${place}"]`;
+  document.querySelector(redrawn)?.focus({ preventScroll: true });
 }
 
 const pickHere = (place) => pick(views.indexOf(active()), place);
 
 function showMixing(view) {
   const { places, name } = picked(view);
-  const read = places.includes(view.position) ? "; the prediction is read from it" : "";
-  at("mixing-title").replaceChildren("What ", element("em", { dir: "auto", text: name }), " is made of");
-  at("mixing-by").textContent = `As ${view.mixing.method} sees it${read}. Click a word for another.`;
-  if (state.place !== null && view.position !== null && !read) {
-    const back = { type: "button", class: "plain", text: `Back to ${view.names[view.position]}` };
-    at("mixing-by").append(" ", element("button", { ...back, onclick: () => pickHere(null) }));
-  }
+  showMixingTitle(view, places, name);
   const rows = rowsOf(view.maps, places, view.names.length, state.since);
   const choose = (layer) => {
     state.layer = layer;
@@ -148,8 +152,23 @@ function showMixing(view) {
   at("layer").max = rows.length;
   at("layer").oninput = () => choose(Number(at("layer").value) - 1);
   showLayer(view, rows);
-  if (moved) for (const box of [at("strip"), at("flow")]) centre(box, box.querySelector(".on[data-place]"));
+  if (moved) {
+    for (const box of [at("strip"), at("flow")]) centre(box, box.querySelector(".on[data-place]"));
+  }
   moved = false;
+}
+
+function showMixingTitle(view, places, name) {
+  const isRead = places.includes(view.position);
+  const title = element("em", { dir: "auto", text: name });
+  at("mixing-title").replaceChildren("What ", title, " is made of");
+  const seen = `As ${view.mixing.method} sees it`;
+  const note = isRead ? "; the prediction is read from it" : "";
+  at("mixing-by").textContent = `${seen}${note}. Click a word for another.`;
+  if (state.place === null || view.position === null || isRead) return;
+  const text = `Back to ${view.names[view.position]}`;
+  const about = { type: "button", class: "plain", text };
+  at("mixing-by").append(" ", element("button", { ...about, onclick: () => pickHere(null) }));
 }
 
 function centre(box, column) {
@@ -167,8 +186,10 @@ function showLayer(view, rows) {
   for (const line of at("strip").querySelectorAll("tr[data-layer]")) {
     line.classList.toggle("on", Number(line.dataset.layer) === layer);
   }
-  const { made, scale } = paragraphs(view, state.unit, rows[layer], { picked: placeOf(view), pick: pickHere });
-  at("mixed").replaceChildren(element("div", { class: `alti-${state.unit}` }, ...made, legend(scale, "")));
+  const options = { picked: placeOf(view), pick: pickHere };
+  const { texts, scale } = paragraphs(view, state.unit, rows[layer], options);
+  const text = element("div", { class: `alti-${state.unit}` }, ...texts, legend(scale, ""));
+  at("mixed").replaceChildren(text);
   showGraph();
 }
 
@@ -177,18 +198,19 @@ export function showGraph() {
   if (!view) return;
   const { places, name } = picked(view);
   const last = layerOf(view);
-  const fitting = Math.max(1, Math.min(8, Math.round(150 / view.names.length))); // in long texts, shares are small
-  const threshold = state.threshold ?? fitting;
+  const suitable = Math.round(150 / view.names.length); // in long texts, shares are small
+  const threshold = state.threshold ?? Math.max(1, Math.min(8, suitable));
   at("threshold").value = threshold;
   at("threshold-number").textContent = `${threshold} %`;
   at("threshold").setAttribute("aria-valuetext", `${threshold} %`);
   const box = at("flow");
-  const kept = box.scrollLeft;
-  const asked = { threshold: threshold / 100, last, room: box.clientWidth, pick: pickHere };
-  const { pictures, full } = graph(view, places, asked);
+  const scrolled = box.scrollLeft;
+  const options = { threshold: threshold / 100, last, room: box.clientWidth, pick: pickHere };
+  const { pictures, full } = graph(view, places, options);
   box.replaceChildren(...pictures);
-  box.scrollLeft = kept;
-  const more = full ? ` Only the ${full} strongest are drawn.` : "";
+  box.scrollLeft = scrolled;
+  const limit = full ? ` Only the ${full} strongest are drawn.` : "";
   const target = element("em", { dir: "auto", text: name });
-  at("graph-by").replaceChildren("Blue leads to ", target, ` at layer ${last + 1}; the wider, the more.${more}`);
+  const note = ` at layer ${last + 1}; the wider, the more.${limit}`;
+  at("graph-by").replaceChildren("Blue leads to ", target, note);
 }

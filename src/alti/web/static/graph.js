@@ -1,22 +1,23 @@
-// The contribution graph: layers from the top down, tokens as columns; what reaches the picked tokens is blue.
+// The contribution graph: layers from top to bottom, tokens as columns. What reaches the picked
+// tokens is blue.
 
 import { fitting, leans, letters, short, startOf, through } from "/mixing.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const EDGES = 6000; // more lines than that are no picture
-const FEW = 2500; // more than that are drawn fainter
-const STRONG = 0.01; // share of the picked tokens that has to pass, to be blue
-const NAMES = 64; // wide: the column of the layers' names
+const EDGES = 6000; // the most lines to draw
+const FEW = 2500; // more lines than this are drawn fainter
+const STRONG = 0.01; // the share of the picked tokens from which a line is blue
+const NAMES = 64; // pixels for the names of the layers
 
 function drawn(name, about, parent, text) {
-  const made = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(about)) made.setAttribute(key, value);
-  if (text !== undefined) made.textContent = text;
-  parent?.append(made);
-  return made;
+  const node = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(about)) node.setAttribute(key, value);
+  if (text !== undefined) node.textContent = text;
+  parent?.append(node);
+  return node;
 }
 
-// Two pictures: the names of the layers, which stay where they are, and the rest, which scrolls sideways.
+// Two pictures: the names of the layers, which stay in place, and the rest, which scrolls sideways.
 export function graph(view, places, { threshold, last, room, pick }) {
   const { maps, names } = view;
   const passing = flows(maps, places, names.length, last);
@@ -24,27 +25,30 @@ export function graph(view, places, { threshold, last, room, pick }) {
   const plan = planOf(names, maps.length, last, room);
   const { width, height } = plan;
   const target = places.map((place) => names[place]).join(" ");
-  const said = `Contributions of at least ${100 * threshold} % that lead to ${target}`;
+  const label = `Contributions of at least ${100 * threshold} % that lead to ${target}`;
   const layers = drawn("svg", { width: NAMES, height, class: "names", "aria-hidden": "true" });
-  const svg = drawn("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": said });
+  const viewBox = `0 0 ${width} ${height}`;
+  const svg = drawn("svg", { width, height, viewBox, role: "group", "aria-label": label });
   for (const edge of edges) drawEdge(svg, plan, edge, Math.min(1, FEW / edges.length));
   passing.forEach((shares, l) => {
     const layer = l ? `layer ${l}` : "input";
-    drawn("text", { x: NAMES - 10, y: plan.y(l) + 4, class: "layer", "text-anchor": "end" }, layers, layer);
+    const beside = { x: NAMES - 10, y: plan.y(l) + 4, class: "layer", "text-anchor": "end" };
+    drawn("text", beside, layers, layer);
     shares.forEach((share, i) => drawDot(svg, plan, i, l, share, `${names[i]}, ${layer}`, target));
   });
   names.forEach((name, i) => drawLabel(svg, plan, name, i, places.includes(i), pick));
   for (const i of places) {
-    const below = { class: "token on", x: plan.x(i), y: plan.y(last + 1) + 24, "text-anchor": "middle" };
-    drawn("text", below, svg, short(names[i]));
+    const below = { x: plan.x(i), y: plan.y(last + 1) + 24, "text-anchor": "middle" };
+    drawn("text", { class: "token on", ...below }, svg, short(names[i]));
   }
   return { pictures: [layers, svg], full: edges.length === EDGES ? EDGES : 0 };
 }
 
-// Where things stand.
+// The positions of everything.
 function planOf(names, layers, last, room) {
   const wide = fitting(room - NAMES - 52, names.length, 24, 72);
-  const top = 30 + 5.6 * Math.max(...names.map((name) => (leans(name) ? letters(short(name)).length : 1)));
+  const lengths = names.map((name) => (leans(name) ? letters(short(name)).length : 1));
+  const top = 30 + 5.6 * Math.max(...lengths);
   const tall = Math.max(40, Math.min(76, 440 / layers));
   return {
     top,
@@ -55,7 +59,7 @@ function planOf(names, layers, last, room) {
   };
 }
 
-// How much of the picked tokens passes through every token of every layer, from the last layer down.
+// The share of the picked tokens that passes through each token of each layer.
 function flows(maps, places, size, last) {
   const passing = [startOf(places, size)];
   for (let l = last; l >= 0; l--) passing.unshift(through(passing[0], maps[l]));
@@ -63,21 +67,27 @@ function flows(maps, places, size, last) {
 }
 
 function edgesOf(maps, passing, size, threshold, last) {
-  const found = [];
+  const edges = [];
   for (let l = 0; l <= last; l++) {
     for (let i = 0; i < size; i++) {
       for (let j = 0; j < size; j++) {
         const share = maps[l][i * size + j];
-        if (share >= threshold) found.push({ l, i, j, share, flow: passing[l + 1][i] * share });
+        if (share >= threshold) edges.push({ l, i, j, share, flow: passing[l + 1][i] * share });
       }
     }
   }
-  const kept = found.length > EDGES ? found.sort((a, b) => b.share - a.share).slice(0, EDGES) : found;
-  return kept.sort((a, b) => a.flow - b.flow); // the strongest on top
+  if (edges.length > EDGES) {
+    edges.sort((a, b) => b.share - a.share);
+    edges.length = EDGES;
+  }
+  return edges.sort((a, b) => a.flow - b.flow); // the strongest on top
 }
 
 function drawEdge(svg, { x, y }, { l, i, j, share, flow }, faint) {
-  const [x1, y1, x2, y2] = [x(j), y(l), x(i), y(l + 1)];
+  const x1 = x(j);
+  const y1 = y(l);
+  const x2 = x(i);
+  const y2 = y(l + 1);
   const bend = (y2 - y1) * 0.45;
   const strong = flow >= STRONG;
   const width = strong ? 1 + 7 * Math.sqrt(flow) : 0.6 + 1.6 * share;
@@ -87,18 +97,21 @@ function drawEdge(svg, { x, y }, { l, i, j, share, flow }, faint) {
     "stroke-width": width.toFixed(2),
     "stroke-opacity": opacity.toFixed(3),
   };
-  drawn("path", { ...about, d: `M${x1} ${y1}C${x1} ${y1 + bend} ${x2} ${y2 - bend} ${x2} ${y2}` }, svg);
+  const d = `M${x1} ${y1}C${x1} ${y1 + bend} ${x2} ${y2 - bend} ${x2} ${y2}`;
+  drawn("path", { ...about, d }, svg);
 }
 
 function drawDot(svg, { x, y }, i, l, share, name, target) {
   const radius = 2.2 + 5 * Math.sqrt(Math.min(1, share));
-  const about = { cx: x(i), cy: y(l), r: radius.toFixed(1), class: share >= STRONG ? "dot strong" : "dot" };
-  drawn("title", {}, drawn("circle", about, svg), `${name}: ${(100 * share).toFixed(1)} % of ${target}`);
+  const place = { cx: x(i), cy: y(l), r: radius.toFixed(1) };
+  const dot = drawn("circle", { ...place, class: share >= STRONG ? "dot strong" : "dot" }, svg);
+  drawn("title", {}, dot, `${name}: ${(100 * share).toFixed(1)} % of ${target}`);
 }
 
 function drawLabel(svg, { x, top }, name, i, on, pick) {
   const leaning = { transform: `translate(${x(i) + 4} ${top - 14}) rotate(-55)` };
   const upright = { x: x(i), y: top - 14, "text-anchor": "middle" };
-  const about = { class: on ? "token on" : "token", "data-place": i, ...(leans(name) ? leaning : upright) };
+  const place = leans(name) ? leaning : upright;
+  const about = { class: on ? "token on" : "token", "data-place": i, ...place };
   drawn("text", about, svg, short(name)).addEventListener("click", () => pick(i));
 }

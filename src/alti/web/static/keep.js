@@ -1,4 +1,4 @@
-// The export menu: an image, a web page, LaTeX or JSON, to the clipboard or as a file.
+// The export menu: copies or saves an image, a web page, LaTeX or JSON.
 
 import { element } from "/paint.js";
 import { picture } from "/picture.js";
@@ -11,52 +11,43 @@ const KINDS = [
 ];
 
 export function keep(menu, { ask, toast, node, question }) {
-  const made = async (kind) => {
-    const { body } = document;
-    const old = body.classList.contains("stale") || body.hasAttribute("aria-busy");
-    if (kind.format === null && old) throw new Error("The picture would be of another text: wait for its explanation.");
-    if (kind.format === null) return picture(node());
-    const answer = await ask("/api/export", { ...question(), format: kind.format });
-    return new Blob([await answer.text()], { type: kind.type });
+  const blobOf = async (kind) => {
+    if (kind.format === null) return currentPicture(node());
+    const response = await ask("/api/export", { ...question(), format: kind.format });
+    return new Blob([await response.text()], { type: kind.type });
   };
-  const run = (kind, act) => async () => {
+  const run = (kind, action) => async () => {
     try {
-      toast(await act(kind, made));
+      toast(await action(kind, await blobOf(kind)));
       menu.open = false;
     } catch (error) {
       toast(error.message);
     }
   };
-  menu
-    .querySelector(".panel")
-    .append(
-      ...KINDS.map((kind) =>
-        element(
-          "div",
-          { class: "kind" },
-          element("b", { text: kind.name }),
-          element("button", {
-            type: "button",
-            text: "Copy",
-            "aria-label": `Copy as ${kind.name}`,
-            onclick: run(kind, copy),
-          }),
-          element("button", {
-            type: "button",
-            text: "Save",
-            "aria-label": `Save as ${kind.name}`,
-            onclick: run(kind, save),
-          }),
-        ),
-      ),
-    );
+  const button = (kind, text, action) => {
+    const about = { type: "button", text, "aria-label": `${text} as ${kind.name}` };
+    return element("button", { ...about, onclick: run(kind, action) });
+  };
+  const rows = KINDS.map((kind) => {
+    const name = element("b", { text: kind.name });
+    const buttons = [button(kind, "Copy", copy), button(kind, "Save", save)];
+    return element("div", { class: "kind" }, name, ...buttons);
+  });
+  menu.querySelector(".panel").append(...rows);
 }
 
-async function copy(kind, made) {
-  const blob = await made(kind);
+function currentPicture(node) {
+  const { body } = document;
+  const outdated = body.classList.contains("stale") || body.hasAttribute("aria-busy");
+  if (!outdated) return picture(node);
+  throw new Error("The picture would show another text: wait for the explanation of this one.");
+}
+
+async function copy(kind, blob) {
   try {
-    if (kind.format === null) await navigator.clipboard.write([new ClipboardItem({ [kind.type]: blob })]);
-    else await navigator.clipboard.writeText(await blob.text());
+    const { clipboard } = navigator;
+    if (kind.format === null) await clipboard.write([new ClipboardItem({ [kind.type]: blob })]);
+    else await clipboard.writeText(await blob.text());
     return `${kind.name} copied.`;
   } catch {
     download(kind, blob);
@@ -64,8 +55,8 @@ async function copy(kind, made) {
   }
 }
 
-async function save(kind, made) {
-  download(kind, await made(kind));
+async function save(kind, blob) {
+  download(kind, blob);
   return `${kind.file} saved.`;
 }
 

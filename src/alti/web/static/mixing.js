@@ -1,8 +1,8 @@
-// What a token is made of: rows of C^l and of R^l = C^l · … · C^1, and the strip of all layers.
+// What a token consists of: rows of C^l and R^l = C^l · … · C^1, and the strip of all layers.
 
 import { classOf, element, number } from "/paint.js";
 
-// The maps come as 16-bit shares of each layer's largest number.
+// The server sends maps as 16-bit shares of each layer's maximum.
 export function unpacked({ shape, largest, data }) {
   const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
   const shares = new DataView(bytes.buffer);
@@ -10,19 +10,23 @@ export function unpacked({ shape, largest, data }) {
   return Array.from({ length: layers }, (_, layer) => {
     const map = new Float64Array(tokens * tokens);
     const start = layer * map.length;
-    for (let i = 0; i < map.length; i++) map[i] = (shares.getUint16(2 * (start + i), true) / 65535) * largest[layer];
+    for (let i = 0; i < map.length; i++) {
+      const share = shares.getUint16(2 * (start + i), true) / 65535;
+      map[i] = share * largest[layer];
+    }
     return map;
   });
 }
 
+// A row vector times a matrix.
 export function through(row, map) {
   const size = row.length;
-  const made = new Float64Array(size);
+  const product = new Float64Array(size);
   for (let i = 0; i < size; i++) {
     if (!row[i]) continue;
-    for (let j = 0; j < size; j++) made[j] += row[i] * map[i * size + j];
+    for (let j = 0; j < size; j++) product[j] += row[i] * map[i * size + j];
   }
-  return made;
+  return product;
 }
 
 export function startOf(places, size) {
@@ -31,58 +35,61 @@ export function startOf(places, size) {
   return row;
 }
 
-// For each layer, what the tokens at `places` are made of: of the input, or of the layer below.
+// For each layer, what the tokens at `places` consist of: the input, or the layer below.
 export function rowsOf(maps, places, size, since) {
   return maps.map((map, layer) => {
     let row = through(startOf(places, size), map);
-    if (since === "input") for (let below = layer - 1; below >= 0; below--) row = through(row, maps[below]);
+    if (since === "input") {
+      for (let below = layer - 1; below >= 0; below--) row = through(row, maps[below]);
+    }
     return [...row];
   });
 }
 
-// How wide a column is, so that `count` of them fill the room.
-export const fitting = (room, count, least, most) => Math.max(least, Math.min(most, Math.floor(room / count)));
-export const letters = (name) => [...new Intl.Segmenter().segment(name)].map((one) => one.segment); // an emoji is one
-export const short = (name) => (letters(name).length > 16 ? `${letters(name).slice(0, 15).join("")}…` : name);
+// The width of a column, so that `count` columns fill the room.
+export const fitting = (room, count, least, most) =>
+  Math.max(least, Math.min(most, Math.floor(room / count)));
+// The letters as a reader sees them: an emoji is one letter.
+export const letters = (name) =>
+  [...new Intl.Segmenter().segment(name)].map(({ segment }) => segment);
+export const short = (name) =>
+  letters(name).length > 16 ? `${letters(name).slice(0, 15).join("")}…` : name;
 export const leans = (name) => letters(name).length > 2;
 
 export function strip(view, rows, { places, room, choose, pick }) {
-  const head = element(
-    "tr",
-    {},
-    element("td", { text: "layer" }),
-    ...view.names.map((_, i) => column(view, i, places, pick)),
-  );
+  const columns = view.names.map((_, i) => column(view, i, places, pick));
+  const head = element("tr", {}, element("td", { text: "layer" }), ...columns);
   const table = element("table", { class: "strip" }, element("thead", {}, head));
   table.append(element("tbody", {}, ...rows.map((row, layer) => line(view, row, layer, choose))));
   table.style.setProperty("--cell", `${fitting(room - 60, view.names.length, 22, 54) - 2}px`);
   return table;
 }
 
-// No tab stops in here: the text above has the same words, the slider the same layers.
+// No tab stops here: the text above has the same words, and the slider has the same layers.
 function column(view, i, places, pick) {
   const name = view.names[i];
-  const classes = [places.includes(i) ? "on" : "", leans(name) ? "long" : ""].filter(Boolean).join(" ");
-  const about = {
+  const classes = [places.includes(i) ? "on" : "", leans(name) ? "long" : ""];
+  const button = element("button", {
     type: "button",
     tabindex: -1,
-    class: classes || null,
+    class: classes.filter(Boolean).join(" ") || null,
     title: name,
     "data-place": i,
     text: short(name),
-  };
-  const button = element("button", { ...about, onclick: () => pick(i) });
+    onclick: () => pick(i),
+  });
   return element("th", { scope: "col", class: view.special[i] ? "special" : null }, button);
 }
 
 function line(view, row, layer, choose) {
   const scale = { largest: Math.max(...row), signed: false };
-  const about = { type: "button", tabindex: -1, text: layer + 1, "aria-label": `layer ${layer + 1}` };
-  const made = element("tr", { "data-layer": layer, onclick: () => choose(layer) });
-  made.append(element("th", { scope: "row" }, element("button", about)));
+  const name = `layer ${layer + 1}`;
+  const about = { type: "button", tabindex: -1, text: layer + 1, "aria-label": name };
+  const tableRow = element("tr", { "data-layer": layer, onclick: () => choose(layer) });
+  tableRow.append(element("th", { scope: "row" }, element("button", about)));
   row.forEach((score, i) => {
-    const title = `${view.names[i]}, layer ${layer + 1}: ${number(score, scale)}`;
-    made.append(element("td", { class: classOf(score, scale.largest) || null, title }));
+    const title = `${view.names[i]}, ${name}: ${number(score, scale)}`;
+    tableRow.append(element("td", { class: classOf(score, scale.largest) || null, title }));
   });
-  return made;
+  return tableRow;
 }

@@ -1,26 +1,26 @@
-// The text in its pieces, on the colours of html.css. Whatever a user typed goes through textContent.
+// The text in pieces, in the colours of html.css. User input only goes through textContent.
 
 const STEPS = 20;
 
 export function element(name, about = {}, ...children) {
-  const made = document.createElement(name);
+  const node = document.createElement(name);
   for (const [key, value] of Object.entries(about)) {
     if (value === null || value === undefined || value === false) continue;
-    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
-    else if (key === "text") made.textContent = value;
-    else made.setAttribute(key, value === true ? "" : value);
+    if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
+    else if (key === "text") node.textContent = value;
+    else node.setAttribute(key, value === true ? "" : value);
   }
-  made.append(...children);
-  return made;
+  node.append(...children);
+  return node;
 }
 
-const sum = (numbers) => numbers.reduce((all, one) => all + one, 0);
+const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
 
 export function scoreOf(piece, scores) {
   return sum(piece.places.map((place) => scores[place]));
 }
 
-// As alti.colours.Scale: special tokens do not count, they often outweigh every word.
+// Special tokens are left out, as in alti.views.segments: they often outweigh every word.
 export function scaleOf(passages, scores, special) {
   const shown = passages.flat().filter((piece) => piece.places.length && !piece.special);
   const largest = Math.max(0, ...shown.map((piece) => Math.abs(scoreOf(piece, scores))));
@@ -34,42 +34,43 @@ export function classOf(score, largest) {
 
 export function number(score, scale) {
   const places = scale.largest ? 2 - Math.floor(Math.log10(scale.largest)) : 0;
-  const shown = places <= 8 ? Math.abs(score).toFixed(Math.max(3, places)) : Math.abs(score).toExponential(2);
-  return (score < 0 ? "−" : scale.signed ? "+" : "") + shown;
+  const size = Math.abs(score);
+  const digits = places <= 8 ? size.toFixed(Math.max(3, places)) : size.toExponential(2);
+  return (score < 0 ? "−" : scale.signed ? "+" : "") + digits;
 }
 
-// One paragraph for each text; `pick` is called with the piece that is clicked.
-export function paragraphs(view, unit, scores, { picked = null, pick, said = "" }) {
+// A paragraph for each text; `pick` is called with the first token of a clicked piece.
+export function paragraphs(view, unit, scores, { picked = null, pick, label = "" }) {
   const passages = view[unit];
   const scale = scaleOf(passages, scores, view.special);
-  const made = passages.map((passage) => {
+  const texts = passages.map((passage) => {
     const text = element("p", { class: "alti-text", dir: "auto", lang: "" });
-    let before = null;
+    let previous = null;
     for (const piece of passage) {
-      text.append(drawn(piece, before, view, scores, scale, picked, pick, said));
-      before = piece;
+      const joined = previous?.places.length && !previous.special && !piece.special;
+      text.append(pieceNode(piece, joined, view, scores, scale, { picked, pick, label }));
+      previous = piece;
     }
     return text;
   });
-  roving(made);
-  return { made, scale };
+  moveWithArrows(texts);
+  return { texts, scale };
 }
 
-function drawn(piece, before, view, scores, scale, picked, pick, said) {
+function pieceNode(piece, joined, view, scores, scale, { picked, pick, label }) {
   if (!piece.places.length) return document.createTextNode(piece.text);
   const score = scoreOf(piece, scores);
   const shown = number(score, scale);
-  const joined = before && before.places.length && !before.special && !piece.special;
   const name = piece.text || piece.places.map((place) => view.names[place]).join(" ");
-  const side = scale.signed && said && score ? ` ${score < 0 ? "against" : "for"} ${said}` : "";
-  const names = [
+  const side = scale.signed && label && score ? ` ${score < 0 ? "against" : "for"} ${label}` : "";
+  const classes = [
     piece.special ? "alti-special" : classOf(score, scale.largest),
     joined ? "alti-on" : "",
     piece.text ? "" : "added",
   ];
   const on = picked !== null && piece.places.includes(picked);
   return element("span", {
-    class: names.filter(Boolean).join(" ") || null,
+    class: classes.filter(Boolean).join(" ") || null,
     role: "button",
     tabindex: "-1",
     "aria-pressed": String(on),
@@ -81,8 +82,8 @@ function drawn(piece, before, view, scores, scale, picked, pick, said) {
   });
 }
 
-// One tab stop for a text; arrows go from piece to piece.
-function roving(texts) {
+// One tab stop for all texts; the arrow keys move from piece to piece.
+function moveWithArrows(texts) {
   const spans = texts.flatMap((text) => [...text.querySelectorAll("[role=button]")]);
   const first = spans.find((span) => span.getAttribute("aria-pressed") === "true") ?? spans[0];
   if (first) first.tabIndex = 0;
@@ -102,14 +103,18 @@ function roving(texts) {
   });
 }
 
-// `rest` is what the special tokens hold, which a view of words does not show.
-export function legend(scale, said, rest = 0) {
-  const shown = Math.abs(rest) >= 0.0005 * (scale.largest || 1) ? `special tokens ${number(rest, scale)}` : "";
-  const more = shown ? [element("span", { class: "alti-rest", text: shown })] : [];
+// `rest` is the sum of the special tokens, which the word view does not show.
+export function legend(scale, label, rest = 0) {
+  const negligible = Math.abs(rest) < 0.0005 * (scale.largest || 1);
+  const text = `special tokens ${number(rest, scale)}`;
+  const more = negligible ? [] : [element("span", { class: "alti-rest", text })];
   if (!scale.largest) return element("p", { class: "alti-legend" }, "every score is 0", ...more);
   const high = number(scale.largest, scale);
   const hidden = { class: "alti-legend", "aria-hidden": "true" };
-  if (!scale.signed) return element("p", hidden, "0", element("span", { class: "alti-ramp" }), high, ...more);
+  if (!scale.signed) {
+    return element("p", hidden, "0", element("span", { class: "alti-ramp" }), high, ...more);
+  }
+  const low = number(-scale.largest, scale);
   const ramp = element("span", { class: "alti-ramp alti-both" });
-  return element("p", hidden, `${number(-scale.largest, scale)} against`, ramp, `for ${said} ${high}`, ...more);
+  return element("p", hidden, `${low} against`, ramp, `for ${label} ${high}`, ...more);
 }

@@ -1,6 +1,6 @@
-// A part of the page as a PNG: its boxes and letters are drawn again on a canvas, where the browser put them.
+// A part of the page as a PNG: its boxes and letters are redrawn on a canvas at the same positions.
 
-const SHARP = 2;
+const SHARP = 2; // canvas pixels per CSS pixel
 const ARABIC = /\p{Script=Arabic}/u;
 
 export async function picture(node) {
@@ -48,7 +48,8 @@ function boxes(ink, node, style) {
 
 function path(ink, box, style) {
   ink.beginPath();
-  ink.roundRect(box.left, box.top, box.width, box.height, parseFloat(style.borderEndEndRadius) || 0);
+  const radius = parseFloat(style.borderEndEndRadius) || 0;
+  ink.roundRect(box.left, box.top, box.width, box.height, radius);
 }
 
 function fill(ink, box, style, paint) {
@@ -73,13 +74,14 @@ function letters(ink, text, style) {
   for (const { part, box } of parts) {
     const { fontBoundingBoxAscent: up, fontBoundingBoxDescent: down } = ink.measureText(part);
     const base = box.top + (box.height - up - down) / 2 + up;
-    if (parts.length > 1 || !ARABIC.test(part) || text.parentNode.dataset.score === undefined)
-      ink.fillText(part, box.left, base);
-    else cutOut(ink, wordAround(text.parentNode, text.parentNode.getBoundingClientRect().top), box, base);
+    const parent = text.parentNode;
+    const inWord = parts.length === 1 && ARABIC.test(part) && parent.dataset.score !== undefined;
+    if (inWord) cutOut(ink, wordAround(parent, parent.getBoundingClientRect().top), box, base);
+    else ink.fillText(part, box.left, base);
   }
 }
 
-// Letters of a word that was cut into sub-words keep the shapes they have in the word: each is cut out of the whole.
+// Arabic letters keep their shapes from the whole word, so each sub-word is clipped out of it.
 function wordAround(span, top) {
   const parts = [span];
   const fits = (next) =>
@@ -101,13 +103,13 @@ function cutOut(ink, { whole, left }, box, base) {
   ink.restore();
 }
 
-// A text node cut where its lines end.
+// A text node split into its lines.
 function lines(text) {
   const range = document.createRange();
   range.selectNodeContents(text);
   const boxes = [...range.getClientRects()];
   if (boxes.length <= 1) return boxes.map((box) => ({ part: text.data.trim() || text.data, box }));
-  const found = [];
+  const parts = [];
   let at = 0;
   for (const letter of text.data) {
     range.setStart(text, at);
@@ -115,9 +117,9 @@ function lines(text) {
     at += letter.length;
     const box = range.getClientRects()[0];
     if (!box) continue;
-    const last = found.at(-1);
+    const last = parts.at(-1);
     if (last && Math.abs(last.box.top - box.top) < 2) last.part += letter;
-    else found.push({ part: letter, box });
+    else parts.push({ part: letter, box });
   }
-  return found;
+  return parts;
 }

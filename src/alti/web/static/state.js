@@ -1,6 +1,6 @@
-// What the page shows, and the part of it that a link keeps: everything behind # in the address.
+// The state of the page, which links store in the address after the #.
 
-export const MOST = 4; // methods at once
+export const MOST = 4; // methods at a time
 const EXAMPLES = {
   sequence: () => [
     "A gorgeous, witty, seductive movie.",
@@ -15,123 +15,129 @@ const EXAMPLES = {
 const START = {
   model: null,
   text: EXAMPLES.sequence()[1],
-  pair: null, // what the model reads behind the text
+  pair: null, // the second text of a pair
   other: null, // the text to compare with
   methods: ["alti", "absence"],
   target: null, // null: the predicted class
-  against: null, // null: all others
+  against: null, // null: all other classes
   position: null,
   unit: "words",
-  panel: 0, // which of two texts was clicked
-  place: null, // which of its tokens; null: the one that the prediction is read from
+  panel: 0, // the text that was clicked
+  place: null, // the token in it; null: the one that the prediction is read from
   layer: null, // null: the last
   since: "input",
-  threshold: null, // in per cent; null: what suits the length
+  threshold: null, // in per cent; null: chosen by length
 };
-const COUNTS = ["target", "against", "position", "panel", "place", "layer", "threshold"];
+const NUMBERS = ["target", "against", "position", "panel", "place", "layer", "threshold"];
 
 export const state = { ...START };
-export const link = { held: false, note: "" }; // held: what takes many passes waits for the user
-export const told = { models: [], methods: [] }; // what GET /api/models said
+export const link = { held: false, note: "" }; // held: methods with many passes wait for a click
+export const catalogue = { models: [], methods: [] }; // from GET /api/models
 
 const nameOf = (spec) => spec.split(":")[0]; // alti:p=2 is alti
-export const model = () => told.models.find((one) => one.name === state.model);
-export const method = (spec) => told.methods.find((one) => one.name === nameOf(spec));
+export const model = () => catalogue.models.find(({ name }) => name === state.model);
+export const method = (spec) => catalogue.methods.find(({ name }) => name === nameOf(spec));
 export const texts = () => (state.other === null ? [state.text] : [state.text, state.other]);
 export const examples = () => (EXAMPLES[model().kind] ?? EXAMPLES.sequence)(model().mask);
 export const readsPairs = () => ["sequence", "encoder"].includes(model().kind);
 export const readsClass = () => state.methods.some((spec) => method(spec).classes);
 
-// Anybody can make a link: what runs the model many times is computed when the user asks for it.
+// Anyone can make a link, so methods that run the model many times wait for the user's consent.
 export const held = () => state.methods.filter((spec) => link.held && method(spec).many_passes);
 export const allow = () => Object.assign(link, { held: false, note: "" });
 
 export function questionOf(text) {
   const { model, position } = state;
-  const rest = state.methods.filter((spec) => !held().includes(spec));
-  const methods = rest.length ? rest : ["alti"]; // the prediction and the layers are shown anyway
+  const allowed = state.methods.filter((spec) => !held().includes(spec));
+  const methods = allowed.length ? allowed : ["alti"]; // for the prediction and the layers
   const text_pair = state.pair?.trim() ? state.pair : null;
-  const [target, against] = readsClass() ? [state.target, state.against] : [null, null];
+  const target = readsClass() ? state.target : null;
+  const against = readsClass() ? state.against : null;
   return { model, text, text_pair, methods, target, against, position };
 }
 
 export function address() {
-  const kept = new URLSearchParams();
+  const parameters = new URLSearchParams();
   for (const [name, value] of Object.entries(state)) {
-    const usual = value === null || String(value) === String(START[name]);
-    if (!usual || name === "text") kept.set(name, value);
+    const isDefault = value === null || String(value) === String(START[name]);
+    if (!isDefault || name === "text") parameters.set(name, value);
   }
-  return `#${kept}`;
+  return `#${parameters}`;
 }
 
-let later = null;
+let timer = null;
 
 export function remember() {
-  clearTimeout(later);
+  clearTimeout(timer);
   try {
     history.replaceState(null, "", address());
   } catch {
-    // browsers refuse when asked too often; the next change is kept
+    // browsers limit how often this may be called; the next change is stored
   }
 }
 
-// While a slider is dragged, the address follows when it rests.
+// While a slider is dragged, the address is updated when it pauses.
 export function rememberSoon() {
-  clearTimeout(later);
-  later = setTimeout(remember, 200);
+  clearTimeout(timer);
+  timer = setTimeout(remember, 200);
 }
 
-// Whatever stands in the address, the state that comes out can be shown.
+const numberOr = (value, fallback) => (/^\d{1,9}$/.test(value) ? Number(value) : fallback);
+
+// Whatever the address contains, the resulting state can be shown.
 export function recall() {
-  const kept = new URLSearchParams(location.hash.slice(1));
+  const parameters = new URLSearchParams(location.hash.slice(1));
   Object.assign(state, START);
-  for (const [name, value] of kept) {
+  for (const [name, value] of parameters) {
     if (name === "methods") state.methods = value.split(",");
-    else if (COUNTS.includes(name)) state[name] = /^\d{1,9}$/.test(value) ? Number(value) : START[name];
+    else if (NUMBERS.includes(name)) state[name] = numberOr(value, START[name]);
     else if (Object.hasOwn(START, name)) state[name] = value;
   }
-  if (!model()) state.model = told.models[0].name;
+  if (!model()) state.model = catalogue.models[0].name;
   if (!["words", "tokens"].includes(state.unit)) state.unit = START.unit;
   if (!["input", "layer"].includes(state.since)) state.since = START.since;
   if (state.threshold !== null) state.threshold = Math.min(50, Math.max(1, state.threshold));
   if (state.panel > 1 || state.other === null) state.panel = 0;
-  fit(kept.has("text"));
+  fit(parameters.has("text"));
   Object.assign(link, { held: true, note: "" });
   state.methods = [...new Set(state.methods.map(limited))];
 }
 
-// A method as a link writes it, its numbers no larger than the page takes from a link.
+// A method from a link, with its numbers capped at what a link may set.
 function limited(spec) {
   const { name, options, largest } = method(spec);
-  const kept = spec.split(":").slice(1).map((option) => {
+  const given = spec.split(":").slice(1);
+  const capped = given.map((option) => {
     const [key, value] = option.split("=");
     if (!Object.hasOwn(options, key) || !(Math.abs(Number(value)) > largest)) return option;
-    const taken = Math.sign(value) * largest;
+    const cap = Math.sign(value) * largest;
     link.note =
       `Methods: the link asks for ${name} with ${option.slice(0, 40)}, ` +
-      `but a link may give at most ${largest}: the page takes ${taken}.`;
-    return `${key}=${taken}`;
+      `but a link may give at most ${largest}: the page takes ${cap}.`;
+    return `${key}=${cap}`;
   });
-  return [name, ...kept].join(":");
+  return [name, ...capped].join(":");
 }
 
-// Another model has other methods, and may read another kind of text.
+// Adapt the state to the model: its methods, its classes and the kind of text that it reads.
 export function fit(keepsText) {
   const offered = state.methods.filter((spec) => model().methods.includes(nameOf(spec)));
   state.methods = offered.length ? [...new Set(offered)].slice(0, MOST) : ["alti"];
   if (state.target !== null && state.target >= model().outputs) state.target = null;
-  if (state.target === null || state.against >= model().outputs) state.against = null; // a rival needs a class
+  if (state.target === null) state.against = null; // a rival needs a class
+  if (state.against >= model().outputs) state.against = null;
   if (state.against === state.target) state.against = null;
-  const known = Object.values(EXAMPLES).flatMap((made) => made(model().mask));
-  if (!keepsText && known.includes(state.text) && !examples().includes(state.text)) state.text = examples()[0];
+  const known = Object.values(EXAMPLES).flatMap((examplesFor) => examplesFor(model().mask));
+  const isExample = known.includes(state.text);
+  if (!keepsText && isExample && !examples().includes(state.text)) state.text = examples()[0];
   if (model().kind === "token") state.position ??= 1;
   if (!readsPairs()) state.pair = null;
 }
 
 export function toggle(name, on) {
   if (on && method(name).many_passes) allow();
-  const order = told.methods.map((one) => one.name);
-  const rest = state.methods.filter((spec) => nameOf(spec) !== name);
-  state.methods = on ? [...rest, name] : rest;
+  const order = catalogue.methods.map((each) => each.name);
+  const others = state.methods.filter((spec) => nameOf(spec) !== name);
+  state.methods = on ? [...others, name] : others;
   state.methods.sort((a, b) => order.indexOf(nameOf(a)) - order.indexOf(nameOf(b)));
 }
