@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import alti
-from alti.read import comparing, compiled
+from alti.read import assembly, comparing, compiled
 from alti.read import norms as carrying
 from alti.read import walk as blocks
 from alti.read.affine import projection
@@ -54,7 +54,7 @@ def standing_in(monkeypatch):
         )
 
     module = SimpleNamespace(carried=carried, errors=errors)
-    for user in (carrying, comparing, blocks):
+    for user in (carrying, comparing, assembly):
         monkeypatch.setattr(
             user, "fused_for", lambda device, dtype: module if dtype == torch.float32 else None
         )
@@ -70,7 +70,7 @@ def test_blocks_are_the_same(family, dtype, standing_in, monkeypatch):
     inputs = tiny.inputs(model)
     found = read(model, inputs)
     used = list(standing_in)
-    for user in (carrying, comparing, blocks):
+    for user in (carrying, comparing, assembly):
         monkeypatch.setattr(user, "fused_for", fused_for)
     for (block, error), (plain, plain_error) in zip(found, read(model, inputs), strict=True):
         for name in PARTS:
@@ -96,8 +96,10 @@ def test_through_the_second_norm(standing_in):
 
 def test_a_wrong_block_is_told(standing_in, monkeypatch):
     model = tiny.build("bert", dtype=torch.float32)
-    real = blocks.projection
-    monkeypatch.setattr(blocks, "projection", lambda *args: (real(*args)[0] * 1.01, real(*args)[1]))
+    real = assembly.projection
+    monkeypatch.setattr(
+        assembly, "projection", lambda *args: (real(*args)[0] * 1.01, real(*args)[1])
+    )
     with pytest.raises(alti.DecompositionError, match="relative error of"):
         alti.walk(model, tiny.inputs(model), lambda block: None)
     assert standing_in

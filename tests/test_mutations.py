@@ -8,8 +8,7 @@ from torch import nn
 
 import alti
 from alti.families import Family, Site
-from alti.read import affine
-from alti.read import attention_hook as overhear
+from alti.read import affine, assembly, attention_hook
 from alti.read import norms as carrying
 from alti.read import walk as blocks
 
@@ -148,14 +147,14 @@ def test_a_norm_that_is_not_centred_as_the_model_does_is_caught(family, monkeypa
 
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_an_error_in_one_short_text_of_many_is_caught(side, monkeypatch):
-    hear = blocks._Reader.hear
+    after_attention = blocks._Reader.after_attention
 
     def wrong(self, probs, value):
         value = value.clone()
         value[7] *= 1.5
-        hear(self, probs, value)
+        after_attention(self, probs, value)
 
-    monkeypatch.setattr(blocks._Reader, "hear", wrong)
+    monkeypatch.setattr(blocks._Reader, "after_attention", wrong)
     model = tiny.build("bert")
     with pytest.raises(alti.DecompositionError):
         alti.walk(model, tiny.inputs(model, side=side, lengths=(9, *[5] * 20)), lambda block: None)
@@ -163,13 +162,13 @@ def test_an_error_in_one_short_text_of_many_is_caught(side, monkeypatch):
 
 @pytest.mark.parametrize("family", ["llama", "mistral", "qwen3", "gemma3_text"])
 def test_wrong_head_grouping_is_caught(family, monkeypatch):
-    hear = blocks._Reader.hear
+    after_attention = blocks._Reader.after_attention
 
     def tiled(self, probs, value):
         heads = value[:, :: value.shape[1] // 2]  # the two key heads
-        hear(self, probs, heads.repeat(1, probs.shape[1] // 2, 1, 1))
+        after_attention(self, probs, heads.repeat(1, probs.shape[1] // 2, 1, 1))
 
-    monkeypatch.setattr(blocks._Reader, "hear", tiled)
+    monkeypatch.setattr(blocks._Reader, "after_attention", tiled)
     assert_caught(family)
 
 
@@ -179,7 +178,7 @@ def test_a_transposed_projection_is_caught(family, monkeypatch):
         weight, bias = affine.projection(*args)
         return weight.T, bias
 
-    monkeypatch.setattr(blocks, "projection", transposed)
+    monkeypatch.setattr(assembly, "projection", transposed)
     assert_caught(family)
 
 
@@ -196,7 +195,7 @@ def test_a_forgotten_bias_is_caught(family, monkeypatch):
         weight, bias = affine.projection(*args)
         return weight, torch.zeros_like(bias)
 
-    monkeypatch.setattr(blocks, "projection", unbiased)
+    monkeypatch.setattr(assembly, "projection", unbiased)
     assert_caught(family)
 
 
@@ -329,4 +328,4 @@ def test_site_paths_are_all_its_module_fields():
         value="i",
     )
     assert list(site.paths().values()) == list("abcdefghi")
-    assert overhear.PREFIX == "alti_over_"
+    assert attention_hook.PREFIX == "alti_over_"
