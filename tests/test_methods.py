@@ -170,7 +170,7 @@ def test_the_definitions_differ_from_each_other():
 def test_every_method_says_what_it_does_and_takes():
     for method in alti.METHODS:
         assert summary_of(method).endswith(".")
-    assert options_of("alti") == {"p": 1, "kernel": "auto", "tol": 0.0, "layers": True}
+    assert options_of("alti") == {"p": 1, "kernel": "auto", "layers": True}
 
 
 def test_unknown_names():
@@ -181,9 +181,7 @@ def test_unknown_names():
         match=r"method 'lime' does not exist: choose one of absence, alti, alti_ln2",
     ):
         run("lime", model, as_inputs(batch), Target())
-    with pytest.raises(
-        alti.UsageError, match="method alti has no option 'q': it takes p, kernel, tol"
-    ):
+    with pytest.raises(alti.UsageError, match="method alti has no option 'q': it takes p, kernel"):
         run("alti", model, as_inputs(batch), Target(), q=1)
     with pytest.raises(alti.UsageError, match="method attention has no option 'p': it takes none"):
         run("attention", model, as_inputs(batch), Target(), p=1)

@@ -1,4 +1,4 @@
-"""The exactness check can fail: each of these mistakes must be caught, in every family where it can be made."""
+"""The exactness check can fail: each of these mistakes must be caught, in every family it fits."""
 
 from dataclasses import replace
 
@@ -38,13 +38,19 @@ WRONG_ENTRIES = {
     "norm left out": ("bert", {"norm": None, "then": "intermediate"}, "relative error"),
     "the other norm": ("distilbert", {"norm": "output_layer_norm"}, "relative error"),
     "branch norm left out": ("gemma2", {"branch_norm": None}, "relative error"),
-    "branch norm of something else": ("olmo2", {"branch_norm": "post_feedforward_layernorm"}, "its branch_norm"),
+    "branch norm of something else": (
+        "olmo2", {"branch_norm": "post_feedforward_layernorm"}, "its branch_norm"
+    ),
     "branch scale forgotten": ("granite", {"branch_scale": None}, "relative error"),
     "sum read too early": ("llama", {"then": "self_attn"}, "ends before its out"),
-    "sum read after the feed-forward layer": ("llama", {"then": "mlp.down_proj"}, "ends in a tensor"),
-    "parallel residual taken for a sequence": ("gpt_neox", {"parallel": None, "then": "mlp"}, "relative error"),
+    "sum read after the feed-forward": ("llama", {"then": "mlp.down_proj"}, "ends in a tensor"),
+    "parallel residual taken for a sequence": (
+        "gpt_neox", {"parallel": None, "then": "mlp"}, "relative error"
+    ),
     "no end named": ("bert", {"norm": None}, "none of norm, then and parallel"),
-    "no such module": ("bert", {"out": "attention.projection"}, r"names out = 'attention.projection', which BertLayer"),
+    "no such module": (
+        "bert", {"out": "attention.o"}, r"names out = 'attention\.o', which BertLayer"
+    ),
     "residual of something else": ("bloom", {"residual": "input_layernorm"}, "relative error"),
     "values of the keys": ("mpnet", {"value": "attention.attn.k"}, "relative error"),
     "the wrong third of a fused projection": ("bloom", {"value_part": (1, 3)}, "relative error"),

@@ -408,7 +408,7 @@ def test_positions_stay_where_they_are_in_the_baseline():
         ("absence", {"messages": None}),
         ("integrated_gradients", {"steps": 2.5}),
         ("integrated_gradients", {"baseline": ["mask"]}),
-        ("alti", {"tol": "x"}),
+        ("alti", {"kernel": 1}),
         ("alti", {"p": True}),
     ],
 )

@@ -15,7 +15,6 @@ def alti(
     *,
     p: int = 1,
     kernel: str = "auto",
-    tol: float = 0.0,
     layers: bool = True,
 ) -> Scores:
     """ALTI: ℓ1 proximity of each token's vector to the block output, multiplied through the layers (p=2: ℓ2)."""
@@ -23,7 +22,7 @@ def alti(
         model,
         inputs,
         target,
-        lambda block: contributions(block, p=p, kernel=kernel, tol=tol),
+        lambda block: contributions(block, p=p, kernel=kernel),
         layers=layers,
     )
 
@@ -36,7 +35,6 @@ def alti_ln2(
     *,
     p: int = 1,
     kernel: str = "auto",
-    tol: float = 0.0,
     layers: bool = True,
 ) -> Scores:
     """ALTI + LN2: ALTI with the block carried through the second norm of its layer (post-norm families only)."""
@@ -44,7 +42,7 @@ def alti_ln2(
         model,
         inputs,
         target,
-        lambda block: contributions(block, p=p, kernel=kernel, tol=tol),
+        lambda block: contributions(block, p=p, kernel=kernel),
         layers=layers,
         through="ffn",
     )

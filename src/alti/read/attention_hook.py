@@ -24,6 +24,8 @@ from alti.read.modules import evaluating
 
 PREFIX = "alti_over_"
 
+EagerAttention = Callable[..., tuple[Tensor, Tensor]]
+
 
 class Listener(Protocol):
     def before_attention(
@@ -85,7 +87,7 @@ def _capturing(before: str | None) -> str:
 
 
 def _attention_over(before: str | None) -> Callable[..., Any]:
-    """Eager attention that is reported to the listener; without one, the implementation `before`."""
+    """Eager attention, reported to the listener; without one, the implementation `before`."""
 
     def attention(
         module: nn.Module,
@@ -160,13 +162,11 @@ def _meant(
     return _added(mask, dtype), ~mask.any(-1, keepdim=True)
 
 
-def _eager(module: nn.Module) -> Callable[..., tuple[Tensor, Tensor]]:
+def _eager(module: nn.Module) -> EagerAttention:
     """The eager attention of the file that a module's class was written in."""
     for cls in type(module).__mro__:
         file = sys.modules.get(cls.__module__)
-        eager: Callable[..., tuple[Tensor, Tensor]] | None = getattr(
-            file, "eager_attention_forward", None
-        )
+        eager: EagerAttention | None = getattr(file, "eager_attention_forward", None)
         if eager is not None:
             return eager
     raise UnsupportedModelError(
