@@ -1,12 +1,16 @@
-"""What an explanation costs on a CPU, in forward passes of the same model: time, memory, and beside Captum.
+"""What an explanation costs on a CPU, in forward passes of the same model: time and memory.
 
-python benchmarks/cpu.py                      ratios at 16, 128 and 512 tokens, one text, BERT-base size
-python benchmarks/cpu.py --captum             the same with Captum's integrated gradients, 100 steps (minutes)
-python benchmarks/cpu.py --all MODEL FILE     explain_all of a file's lines beside forward passes of the same batches
-python benchmarks/cpu.py --all MODEL FILE --base   the same with a BERT-base of random weights behind MODEL's tokenizer
+python benchmarks/cpu.py
+    ratios at 16, 128 and 512 tokens, one text, BERT-base size
+python benchmarks/cpu.py --captum
+    the same with Captum's integrated gradients, 100 steps (minutes)
+python benchmarks/cpu.py --all MODEL FILE
+    explain_all of a file's lines beside forward passes of the same batches
+python benchmarks/cpu.py --all MODEL FILE --base
+    the same with a BERT-base of random weights behind MODEL's tokenizer
 
-Random weights, float32, as many threads as torch takes; the candidates take turns in one process, medians are printed.
-Nothing is printed when the kernels do not agree with their definition.
+Random weights, float32, as many threads as torch uses; the candidates take turns in one process,
+medians are printed. Nothing is printed when the kernels do not agree with their definition.
 """
 
 import argparse
@@ -56,7 +60,7 @@ def medians(candidates: dict[str, Callable[[], object]], rounds: int) -> dict[st
             candidate()
             if number:  # the first turn warms up
                 times[name].append(time.perf_counter() - start)
-    return {name: statistics.median(found) for name, found in times.items()}
+    return {name: statistics.median(seconds) for name, seconds in times.items()}
 
 
 def ratios(tokens: int, rounds: int, captum: bool) -> None:
@@ -81,8 +85,8 @@ def ratios(tokens: int, rounds: int, captum: bool) -> None:
         "alti, no layers": lambda: run("alti", bert, inputs, target, layers=False),
         "norms": lambda: run("norms", bert, inputs, target),
     }
-    found = medians(candidates, rounds)
-    found |= medians({"alti, first": first}, max(1, rounds // 4))
+    times = medians(candidates, rounds)
+    times |= medians({"alti, first": first}, max(1, rounds // 4))
     if captum:
         from captum.attr import LayerIntegratedGradients
 
@@ -92,10 +96,10 @@ def ratios(tokens: int, rounds: int, captum: bool) -> None:
         ids = inputs.tensors["input_ids"]
         start = time.perf_counter()
         explainer.attribute(ids, torch.full_like(ids, 103), n_steps=100, internal_batch_size=10)
-        found["Captum IG, 100 steps"] = time.perf_counter() - start
+        times["Captum IG, 100 steps"] = time.perf_counter() - start
     line = ", ".join(
-        f"{name} {seconds / found['forward']:.2f}"
-        for name, seconds in found.items()
+        f"{name} {seconds / times['forward']:.2f}"
+        for name, seconds in times.items()
         if name != "forward"
     )
     print(f"{tokens} tokens: {line}", flush=True)
@@ -147,12 +151,11 @@ def throughput(name: str, file: str, base: bool) -> None:
             for batch in batches:
                 loaded.model(**batch)
 
-    found = medians({"forward": forward, "alti": lambda: list(loaded.explain_all(texts))}, 3)
-    for what, seconds in found.items():
+    times = medians({"forward": forward, "alti": lambda: list(loaded.explain_all(texts))}, 3)
+    for what, seconds in times.items():
         print(f"{what}: {len(texts) / seconds:.0f} texts a second")
-    print(
-        f"explain_all costs {found['alti'] / found['forward']:.2f} of the forward passes (tokenizing included)"
-    )
+    ratio = times["alti"] / times["forward"]
+    print(f"explain_all costs {ratio:.2f} of the forward passes (tokenizing included)")
 
 
 def main() -> None:

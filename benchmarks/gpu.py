@@ -1,4 +1,4 @@
-"""The triton kernel and complete explanations on a GPU, beside the plain forward pass and the measured floor.
+"""The triton kernel and complete explanations on a GPU, beside the forward pass and the floor.
 
 python benchmarks/gpu.py
 """
@@ -75,7 +75,7 @@ def double(block: Block) -> Block:
 
 
 def variants(block: Block) -> dict[str, Block]:
-    """The block, one of its rows, the same numbers as cross-attention, with padded rows, and without information."""
+    """The block, one row of it, as cross-attention, with padded rows, and without information."""
     batch, _, tokens, _ = block.attn.shape
     one = torch.full((batch, 1), tokens // 2, device="cuda")
     mask = torch.arange(tokens, device="cuda") < torch.tensor(
@@ -127,9 +127,7 @@ def check_kernel() -> None:
                 exact = float(
                     (alti.contributions(block, kernel="blocked").double() - expected).abs().max()
                 )
-                print(
-                    f"  {shape} {name} {causal=} {large=}: triton {error:.1e}, blocked float32 {exact:.1e}"
-                )
+                print(f"  {shape} {name} {causal=} {large=}: {error:.1e}, blocked {exact:.1e}")
                 if not error < 2e-3 or (causal and name == "all" and (found.triu(1) != 0).any()):
                     sys.exit("the triton kernel is wrong: no numbers")
 
@@ -147,7 +145,7 @@ def read(model, inputs, through) -> list[tuple[Block, torch.Tensor]]:
 
 
 def check_blocks() -> None:
-    """Refuse to report when blocks are carried and compared otherwise than by the plain definitions."""
+    """Refuse to report when blocks differ from those of the plain definitions."""
     if fused_for(torch.device("cuda", 0), torch.float32) is None:
         sys.exit("blocks are put together in plain torch here (look at ALTI_KERNEL): no numbers")
     worst, count = 0.0, 0
@@ -176,20 +174,18 @@ def check_blocks() -> None:
                     off.append(float((a_error - b_error).abs().max()))
                     worst, count = max(worst, *off), count + 1
                     if not all(each < 2e-6 for each in off):  # nan is wrong too
-                        sys.exit(
-                            f"{model.config.model_type} {dtype} {through=}: blocks are off by {off}: no numbers"
-                        )
+                        what = f"{model.config.model_type} {dtype} {through=}"
+                        sys.exit(f"{what}: blocks are off by {off}: no numbers")
     print(f"  {count} blocks of {len(tiny.CONFIGS)} families are off by at most {worst:.1e}")
 
 
 def check_comparisons() -> None:
-    """Refuse to report when a block with something wrong in it, or a nan, is not told as by the plain definition."""
+    """Refuse to report when a wrong block, or a nan, gets another error than by the definition."""
     whole = random_block(2, 12, 63, 768)
     mask = torch.arange(63, device="cuda") < torch.tensor([[63], [30]], device="cuda")
     positions = comparing.spread(mask, torch.Size((2, 63)), mask.device, 16)
-    positions = torch.cat(
-        [positions, torch.full_like(positions[:, :1], 62)], dim=1
-    )  # padding in the second text
+    last = torch.full_like(positions[:, :1], 62)  # padding in the second text
+    positions = torch.cat([positions, last], dim=1)
     branch = whole.mixed()
     count = 0
     for block, own in (
@@ -210,11 +206,10 @@ def check_comparisons() -> None:
                     else not found[real].isfinite().any()
                 )
                 if not same or (found[real] <= 1e-4).any() or found[~real].any():
-                    sys.exit(
-                        f"a block with {name} times {wrong} is judged {found}, not {expected}: no numbers"
-                    )
+                    what = f"a block with {name} times {wrong}"
+                    sys.exit(f"{what} is judged {found}, not {expected}: no numbers")
                 count += 1
-    print(f"  {count} wrong blocks are told")
+    print(f"  {count} wrong blocks have the errors of the definition")
 
 
 def batch_of(batch: int, tokens: int, *, padding: int = 0) -> tuple[Inputs, Target]:
@@ -253,9 +248,8 @@ def check_graphs() -> None:
                 pairs += [(found.layers, real.layers)] if layers else []
                 if not all(torch.equal(a, b) for a, b in pairs):
                     worst = max(float((a - b).abs().max()) for a, b in pairs)
-                    sys.exit(
-                        f"a graph of {name} {shape} {padding=} is off by {worst:.1e}, {what}: no numbers"
-                    )
+                    graph = f"a graph of {name} {shape} {padding=}"
+                    sys.exit(f"{graph} is off by {worst:.1e}, {what}: no numbers")
         if len(recorder.kept) != recorded:
             sys.exit(f"{len(recorder.kept)} graphs instead of {recorded}, {what}: no numbers")
         print(f"  graphs equal runs, {what}")
@@ -293,9 +287,8 @@ def recorded_families() -> None:
         except alti.UnsupportedModelError:
             continue
         inputs, target = batch_of(2, 16, padding=4)
-        inputs.tensors["input_ids"].remainder_(tiny.VOCAB - 3).add_(
-            3
-        )  # words that a tiny vocabulary has
+        ids = inputs.tensors["input_ids"]
+        ids.remainder_(tiny.VOCAB - 3).add_(3)  # words that a tiny vocabulary has
         recorder = Recorder(model)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -303,9 +296,8 @@ def recorded_families() -> None:
         if not torch.equal(found.tokens, run("alti", model, inputs, target).tokens):
             sys.exit(f"a graph of {family} differs from a run: no numbers")
         (recorded if recorder.kept else others).append(family)
-    print(
-        f"  {len(recorded)} of {len(recorded) + len(others)} families recorded; not {', '.join(others) or 'one'}"
-    )
+    total = len(recorded) + len(others)
+    print(f"  {len(recorded)} of {total} families recorded; not {', '.join(others) or 'one'}")
 
 
 def device_milliseconds(function) -> float:
@@ -333,9 +325,8 @@ def kernel_times() -> None:
     for name, step in steps.items():
         print(f"  8 x 512, {name}: {device_milliseconds(step):.3f} ms a layer")
     causal, one = random_block(8, 12, 512, 768, causal=True), random_block(1, 12, 512, 768)
-    print(
-        f"  8 x 512, causal: {device_milliseconds(lambda: triton.contributions(causal)):.3f} ms a layer"
-    )
+    time = device_milliseconds(lambda: triton.contributions(causal))
+    print(f"  8 x 512, causal: {time:.3f} ms a layer")
     print(f"  1 x 512: {device_milliseconds(lambda: triton.contributions(one)):.3f} ms a layer")
     x = torch.randn(8 * 512 * 512 * 16, device="cuda")
     bandwidth = 8 * x.numel() / milliseconds(lambda: x.abs_())[0] / 1e6
@@ -343,9 +334,8 @@ def kernel_times() -> None:
     rate = torch.cuda.get_device_properties(0).multi_processor_count * 128 * 1.98e9
     half = torch.randn(8192, 8192, device="cuda", dtype=torch.float16)
     tensor = 2 * 8192**3 / milliseconds(lambda: half @ half)[0] / 1e9  # TFLOP/s
-    print(
-        f"  floor: {terms / rate * 1e3:.3f} ms for a float32 addition a term at {rate / 1e12:.1f} T/s, "
-    )
+    floor = terms / rate * 1e3
+    print(f"  floor: {floor:.3f} ms for a float32 addition a term at {rate / 1e12:.1f} T/s, ")
     print(
         f"  {2 * 16 * terms / tensor / 1e9:.3f} ms for 16 heads' products at {tensor:.0f} TFLOP/s"
     )
@@ -362,7 +352,7 @@ def launches(function) -> int:
 
 
 def started() -> None:
-    """How many kernels a forward pass and an explanation start, in all and for one layer more, one text of 128."""
+    """How many kernels a forward pass and an explanation of 128 tokens start, and a layer."""
     inputs, target = batch_of(1, 128)
     for dtype in (torch.float32, torch.bfloat16):
         counts = []
@@ -370,7 +360,8 @@ def started() -> None:
             model = BertModel(BertConfig(num_hidden_layers=layers)).eval().to("cuda", dtype)
             with torch.no_grad():
                 forward = launches(lambda: model(**inputs.tensors))  # noqa: B023
-            counts.append((forward, launches(lambda: run("alti", model, inputs, target))))  # noqa: B023
+            alti_count = launches(lambda: run("alti", model, inputs, target))  # noqa: B023
+            counts.append((forward, alti_count))
         (f11, a11), (f12, a12) = counts
         print(f"  {dtype}: forward {f12}, a layer {f12 - f11}; alti {a12}, a layer {a12 - a11}")
 
@@ -394,9 +385,8 @@ def complete() -> None:
                 )
                 name = str(dtype).removeprefix("torch.")
                 both = f"forward {plain:.2f} ms, alti {explained:.2f} ms, {explained / plain:.2f}"
-                print(
-                    f"  {name} {batch} x {tokens}: {both}; as a graph {replayed:.2f} ms, {replayed / plain:.2f}"
-                )
+                graph = f"as a graph {replayed:.2f} ms, {replayed / plain:.2f}"
+                print(f"  {name} {batch} x {tokens}: {both}; {graph}")
 
 
 def long_text() -> None:
@@ -404,9 +394,8 @@ def long_text() -> None:
     inputs, target = batch_of(1, 8192)
     torch.cuda.reset_peak_memory_stats()
     (time,) = milliseconds(lambda: run("alti", model, inputs, target, layers=False), rounds=2)
-    print(
-        f"  1 x 8192, 12 layers of 768: {time:.0f} ms, peak {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB"
-    )
+    peak = torch.cuda.max_memory_allocated() / 2**30
+    print(f"  1 x 8192, 12 layers of 768: {time:.0f} ms, peak {peak:.1f} GiB")
 
 
 def main() -> None:

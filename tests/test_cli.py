@@ -301,7 +301,7 @@ def test_lists(run):
     _, out, _ = run("methods", "--json")
     rows = [json.loads(line) for line in out.splitlines()]
     assert {row["method"] for row in rows} == set(alti.METHODS)
-    assert rows[0]["options"] == {"p": 1, "kernel": "auto", "tol": 0.0}
+    assert rows[0]["options"] == {"p": 1, "kernel": "auto"}
     _, out, _ = run("methods")
     assert "attention_rollout" in out
 

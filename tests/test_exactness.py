@@ -1,4 +1,4 @@
-"""What is checked about a whole forward pass: masks mean the same, and nothing but attention mixes tokens."""
+"""Checks of a whole forward pass: masks mean the same, and nothing but attention mixes tokens."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Every family of the registry is read exactly: blocks rebuilt from their parts are what the model computed."""
+"""Every family is read exactly: blocks rebuilt from their parts are what the model computed."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""How blocks are handed to `triton_norms`, with a stand-in for it; `benchmarks/gpu.py` compares the real one."""
+"""How blocks are passed to `triton_norms`, with a stand-in; `test_gpu.py` tests the real one."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import alti
-from alti.read import comparing, compiled
+from alti.read import assembly, comparing, compiled
 from alti.read import norms as carrying
 from alti.read import walk as blocks
 from alti.read.affine import projection
@@ -19,15 +19,15 @@ PARTS = ("attn", "value", "weight", "scale", "residual", "bias", "output")
 
 
 def read(model, inputs, through=None):
-    found = []
-    blocks._walk(model, inputs, lambda *block: found.append(block), through, blocks.COMPARED)
-    return found
+    read_blocks = []
+    blocks._walk(model, inputs, lambda *block: read_blocks.append(block), through, blocks.COMPARED)
+    return read_blocks
 
 
 @pytest.fixture
 def standing_in(monkeypatch):
-    """The plain definitions in place of `triton_norms`, as it gets its arguments; returns what it was asked."""
-    asked = []
+    """The plain definitions in place of `triton_norms`; returns the calls that reached it."""
+    calls = []
 
     def plain(definition, *args):
         with monkeypatch.context() as patch:
@@ -36,7 +36,7 @@ def standing_in(monkeypatch):
             return definition(*args)
 
     def carried(block, module, x, y, *, added):
-        asked.append(("carried", block.weight.dtype, added))
+        calls.append(("carried", block.weight.dtype, added))
         assert added == (x.data_ptr() != block.output.data_ptr())
         wide = {name: getattr(block, name).float() for name in PARTS}
         if not added:
@@ -44,7 +44,7 @@ def standing_in(monkeypatch):
         return plain(carrying.carried, replace(block, **wide), Call(module, x, y))
 
     def errors(block, positions, branch, rounding):
-        asked.append(("errors", branch is not None, rounding))
+        calls.append(("errors", branch is not None, rounding))
         dtype = next(
             (dtype for dtype in comparing.LIMITS if rounding == comparing.rounding_of(dtype)), None
         )
@@ -54,11 +54,11 @@ def standing_in(monkeypatch):
         )
 
     module = SimpleNamespace(carried=carried, errors=errors)
-    for user in (carrying, comparing, blocks):
+    for user in (carrying, comparing, assembly):
         monkeypatch.setattr(
             user, "fused_for", lambda device, dtype: module if dtype == torch.float32 else None
         )
-    return asked
+    return calls
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -68,18 +68,18 @@ def standing_in(monkeypatch):
 def test_blocks_are_the_same(family, dtype, standing_in, monkeypatch):
     model = tiny.build(family, dtype=dtype)
     inputs = tiny.inputs(model)
-    found = read(model, inputs)
+    fused_blocks = read(model, inputs)
     used = list(standing_in)
-    for user in (carrying, comparing, blocks):
+    for user in (carrying, comparing, assembly):
         monkeypatch.setattr(user, "fused_for", fused_for)
-    for (block, error), (plain, plain_error) in zip(found, read(model, inputs), strict=True):
+    for (block, error), (plain, plain_error) in zip(fused_blocks, read(model, inputs), strict=True):
         for name in PARTS:
             assert getattr(block, name).dtype == torch.float32
             torch.testing.assert_close(
                 getattr(block, name), getattr(plain, name), rtol=1e-5, atol=1e-6
             )
         torch.testing.assert_close(error, plain_error, rtol=1e-2, atol=1e-6)
-    assert sum(call[0] == "errors" for call in used) == len(found)
+    assert sum(call[0] == "errors" for call in used) == len(fused_blocks)
     post_norm = family in ("bert", "distilbert", "deberta-v2", "bart")
     # a plain norm reads the model's own numbers, so nothing has to be made float32 before
     assert {call for call in used if call[0] == "carried"} == (
@@ -89,15 +89,17 @@ def test_blocks_are_the_same(family, dtype, standing_in, monkeypatch):
 
 def test_through_the_second_norm(standing_in):
     model = tiny.build("bert", dtype=torch.bfloat16)
-    found = read(model, tiny.inputs(model), "ffn")
+    fused_blocks = read(model, tiny.inputs(model), "ffn")
     carried = [call[1:] for call in standing_in if call[0] == "carried"]
-    assert carried == [(torch.bfloat16, False), (torch.float32, True)] * len(found)
+    assert carried == [(torch.bfloat16, False), (torch.float32, True)] * len(fused_blocks)
 
 
-def test_a_wrong_block_is_told(standing_in, monkeypatch):
+def test_a_wrong_block_is_refused(standing_in, monkeypatch):
     model = tiny.build("bert", dtype=torch.float32)
-    real = blocks.projection
-    monkeypatch.setattr(blocks, "projection", lambda *args: (real(*args)[0] * 1.01, real(*args)[1]))
+    real = assembly.projection
+    monkeypatch.setattr(
+        assembly, "projection", lambda *args: (real(*args)[0] * 1.01, real(*args)[1])
+    )
     with pytest.raises(alti.DecompositionError, match="relative error of"):
         alti.walk(model, tiny.inputs(model), lambda block: None)
     assert standing_in
@@ -120,18 +122,18 @@ def test_where_it_is_used(monkeypatch):
 
 
 @pytest.fixture
-def unasked():
+def forgotten():
     """What works where is forgotten, before and after."""
     compiled.works.cache_clear()
     yield
     compiled.works.cache_clear()
 
 
-def test_a_machine_where_triton_starts_no_kernel_is_told_once(unasked, monkeypatch):
-    asked = []
+def test_a_machine_where_triton_starts_no_kernel_warns_once(forgotten, monkeypatch):
+    devices = []
 
     def ready(device, dtype):
-        asked.append(device)
+        devices.append(device)
         raise RuntimeError("Failed to find C compiler.")
 
     monkeypatch.setattr(compiled, "import_module", lambda name: SimpleNamespace(ready=ready))
@@ -141,7 +143,7 @@ def test_a_machine_where_triton_starts_no_kernel_is_told_once(unasked, monkeypat
     ):
         assert fused_for(gpu, torch.float32) is None
     assert fused_for(gpu, torch.float32) is None
-    assert asked == [gpu]
+    assert devices == [gpu]
 
 
 def test_a_projection_that_is_not_plain_is_read_in_float32():

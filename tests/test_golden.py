@@ -72,7 +72,7 @@ def test_parity_with_the_released_code(golden, case):
 
 @pytest.mark.parametrize("case", CASES)
 def test_parity_of_globenc(golden, case):
-    """Its values grow without bound: lengths relative to the largest, products relative to theirs."""
+    """Its values grow without bound: lengths and products are relative to their largest."""
     model, expected = golden(case)
     ids = torch.from_numpy(expected["input_ids"]).reshape(1, -1)
     inputs = Inputs(
@@ -116,7 +116,7 @@ def released(block: alti.Block) -> torch.Tensor:
 
 @pytest.mark.parametrize("case", ["minilm_0_J012", "minilm_1_J010", "minilm_2_J025"])
 def test_parity_on_real_weights(shared, case):
-    """Agreement to 1e-4 with the released formula; without its eps, ALTI + LN2 is up to 1e-3 away."""
+    """Agreement to 1e-4 with the released formula; without its eps, ALTI + LN2 is off by 1e-3."""
     folder = Path(__file__).parents[1] / "real_models" / "minilm-l6"
     if not folder.is_dir():
         pytest.skip(

@@ -59,15 +59,14 @@ def test_variants_too(name, family, config):
 def test_the_output_is_the_models_own(family, factors):
     model = tiny.build(family, heads_of(family)[0])
     batch = tiny.inputs(model)
-    heard = []
-    alti.walk(model, batch, heard.append)
+    blocks = alti.trace(model, batch)
     view = linear_view(model, batch, **factors)
     model.set_attn_implementation("eager")
     with torch.no_grad():
         expected = model(**batch).logits
     torch.testing.assert_close(view.output.logits.detach(), expected, rtol=0, atol=1e-12)
-    assert len(view.messages) == len(heard)
-    for messages, block in zip(view.messages, heard, strict=True):
+    assert len(view.messages) == len(blocks)
+    for messages, block in zip(view.messages, blocks, strict=True):
         torch.testing.assert_close(messages.attn.to(block.attn), block.attn)
         torch.testing.assert_close(messages.value.to(block.value), block.value)
 
@@ -82,7 +81,7 @@ def test_a_skipped_part_is_noticed(monkeypatch, broken):
     elif broken == "a function":
         monkeypatch.setattr(linear, "ACTIVATIONS", set())
     else:
-        monkeypatch.setattr(linear._Reader, "receive", lambda self, *vectors: vectors)
+        monkeypatch.setattr(linear._Reader, "before_attention", lambda self, *vectors: vectors)
     model = tiny.build("roberta", CLASSIFIER)  # its head calls torch.tanh
     assert completeness(model, tiny.inputs(model), chosen).max() > 1e-4
 

@@ -1,4 +1,4 @@
-"""The paper's equations, written a second time as loops, and the kernels against their definition."""
+"""The paper's equations, written again as loops, and the kernels against their definition."""
 
 import os
 import platform
@@ -126,11 +126,8 @@ BLOCKS = {
 
 
 def kernels(*tasks: str) -> list[tuple[str, str]]:
-    """The kernels that run here, with each of the tasks they can do."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    here = {
-        name: kernel for name, kernel in alti.KERNELS.items() if kernel.device in (None, device)
-    }
+    """The kernels of a CPU, with each of the tasks they can do; test_gpu.py has those of a GPU."""
+    here = {name: kernel for name, kernel in alti.KERNELS.items() if kernel.device in (None, "cpu")}
     return [(name, task) for name, kernel in here.items() for task in tasks if task in kernel.tasks]
 
 
@@ -291,38 +288,8 @@ def test_rescaled_rollout_keeps_the_ranking_and_does_not_overflow():
     torch.testing.assert_close(short, (exact / exact.max()).float())
 
 
-@pytest.mark.parametrize("p", [1, 2])
-@pytest.mark.parametrize("tol", [1e-3, 1e-1, 10.0])
-@pytest.mark.parametrize("name", ["sharp", *BLOCKS])
-def test_a_tolerance_bounds_what_a_row_changes(name, tol, p):
-    sharp = random_block(targets=40)  # attention as peaked as in a trained model
-    sharp = replace(sharp, attn=(12 * sharp.attn.log()).softmax(-1))
-    block = {"sharp": replace(sharp, output=sharp.rebuilt()), **BLOCKS}[name]
-    exact, loose = alti.contributions(block, p=p), alti.contributions(block, p=p, tol=tol)
-    assert (exact - loose).abs().sum(-1).max() <= tol
-    if name == "sharp":
-        assert ((loose == 0) & (exact > 0)).any()  # something was left out
-        maps = [exact, exact], [loose, loose]
-        assert (alti.rollout(maps[0]) - alti.rollout(maps[1])).abs().sum(-1).max() <= 2 * tol
-
-
-def test_a_larger_tolerance_leaves_more_out():
-    block = random_block(targets=40)
-    block = replace(block, attn=(12 * block.attn.log()).softmax(-1))
-    block = replace(block, output=block.rebuilt())
-    exact = alti.contributions(block)
-    changes = [
-        float((exact - alti.contributions(block, tol=tol)).abs().sum(-1).max())
-        for tol in (1e-3, 1e-2, 1e-1, 1)
-    ]
-    assert changes == sorted(changes)
-    assert changes[0] < changes[-1]
-
-
 def test_wrong_options():
     block = random_block()
-    with pytest.raises(alti.UsageError, match="tol = -1 is not a tolerance"):
-        alti.contributions(block, tol=-1)
     with pytest.raises(alti.UsageError, match=r"p = 3 is not a norm of ALTI: give 1 .* or 2"):
         alti.contributions(block, p=3)
     with pytest.raises(
@@ -371,8 +338,9 @@ def test_numba_on_a_processor_with_shorter_vectors(tmp_path):
         "from alti.mix.kernels import numba\n"
         "assert numba.BYTES == 32\n"
         "for name, block in BLOCKS.items():\n"
-        "    found, expected = (alti.contributions(block, kernel=k) for k in ('numba', 'reference'))\n"
-        "    torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)\n"
+        "    fast = alti.contributions(block, kernel='numba')\n"
+        "    expected = alti.contributions(block, kernel='reference')\n"
+        "    torch.testing.assert_close(fast, expected, rtol=0, atol=1e-10)\n"
     )
     environment = {**os.environ, **older, "PYTHONPATH": str(Path(__file__).parent)}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)

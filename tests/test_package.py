@@ -106,8 +106,7 @@ def uses(word: str) -> set[str]:
 
 def test_hooks_and_heavy_libraries_have_one_place():
     assert uses(r"register_forward") == {
-        "read.walk",
-        "read.exactness",
+        "read.events",
         "read.linear_view",
         "experiments.evaluate",
     }

@@ -1,4 +1,4 @@
-"""A model is bit-identical after it was read: outputs, hooks, attention implementation, training flags."""
+"""A model is bit-identical after it was read: outputs, hooks, attention, training flags."""
 
 import threading
 import weakref
@@ -117,7 +117,7 @@ def test_gradients_are_neither_made_nor_lost():
 
 @pytest.mark.parametrize("family", ["bert", "llama"])
 def test_other_threads_see_the_model_as_it_was(family):
-    """While one thread walks, another one's plain forward pass keeps its sdpa, its mask and its bits."""
+    """While one thread walks, a plain forward pass in another keeps sdpa, its mask and its bits."""
     model = tiny.build(family, dtype=torch.float32)
     model.set_attn_implementation("sdpa")
     batch = tiny.inputs(model)

@@ -62,26 +62,34 @@ CONFIGS: dict[str, dict] = {
         "vocab_size": VOCAB, "dim": WIDTH, "n_layers": LAYERS, "n_heads": HEADS, "hidden_dim": 32,
         "max_position_embeddings": 40, "pad_token_id": PAD,
     },
-    "albert": {**_BERT, "embedding_size": 12, "num_hidden_groups": 2, "num_hidden_layers": 4, "inner_group_num": 1},
+    "albert": {
+        **_BERT, "embedding_size": 12, "num_hidden_groups": 2, "num_hidden_layers": 4,
+        "inner_group_num": 1,
+    },
     "mpnet": {**_BERT, "pad_token_id": 1},
     "deberta-v2": {
         **_BERT, "relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_buckets": 8,
         "position_biased_input": False, "norm_rel_ebd": "layer_norm", "share_att_key": True,
     },
     "modernbert": {
-        **_BERT, "local_attention": 6, "global_attn_every_n_layers": 2, "attention_bias": True, "norm_bias": True,
-        "cls_token_id": 1, "sep_token_id": 2, "bos_token_id": 1, "eos_token_id": 2,
+        **_BERT, "local_attention": 6, "global_attn_every_n_layers": 2, "attention_bias": True,
+        "norm_bias": True, "cls_token_id": 1, "sep_token_id": 2, "bos_token_id": 1,
+        "eos_token_id": 2,
     },
-    "vit": {**{k: v for k, v in _BERT.items() if k != "vocab_size"}, "image_size": 12, "patch_size": 4},
+    "vit": {
+        **{k: v for k, v in _BERT.items() if k != "vocab_size"}, "image_size": 12, "patch_size": 4,
+    },
     "gpt2": {
-        "vocab_size": VOCAB, "n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS, "n_positions": 40, "n_inner": 32,
-        "pad_token_id": PAD, "bos_token_id": 1, "eos_token_id": 2,
+        "vocab_size": VOCAB, "n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS,
+        "n_positions": 40, "n_inner": 32, "pad_token_id": PAD, "bos_token_id": 1, "eos_token_id": 2,
     },
-    "opt": {**_BERT, "ffn_dim": 32, "word_embed_proj_dim": WIDTH, "bos_token_id": 1, "eos_token_id": 2},
+    "opt": {
+        **_BERT, "ffn_dim": 32, "word_embed_proj_dim": WIDTH, "bos_token_id": 1, "eos_token_id": 2,
+    },
     "gpt_neox": {**_BERT, "bos_token_id": 1, "eos_token_id": 2},
     "bloom": {
-        "vocab_size": VOCAB, "hidden_size": WIDTH, "n_layer": LAYERS, "n_head": HEADS, "pad_token_id": PAD,
-        "bos_token_id": 1, "eos_token_id": 2,
+        "vocab_size": VOCAB, "hidden_size": WIDTH, "n_layer": LAYERS, "n_head": HEADS,
+        "pad_token_id": PAD, "bos_token_id": 1, "eos_token_id": 2,
     },
     "llama": {**_LLAMA, "attention_bias": True},
     "mistral": {**_LLAMA, "sliding_window": 5},
@@ -97,8 +105,9 @@ CONFIGS: dict[str, dict] = {
     "marian": _BART,
     "m2m_100": _BART,
     "t5": {
-        "vocab_size": VOCAB, "d_model": WIDTH, "d_kv": 5, "d_ff": 32, "num_layers": LAYERS, "num_decoder_layers": 2,
-        "num_heads": HEADS, "pad_token_id": PAD, "eos_token_id": 2, "decoder_start_token_id": PAD,
+        "vocab_size": VOCAB, "d_model": WIDTH, "d_kv": 5, "d_ff": 32, "num_layers": LAYERS,
+        "num_decoder_layers": 2, "num_heads": HEADS, "pad_token_id": PAD, "eos_token_id": 2,
+        "decoder_start_token_id": PAD,
     },
 }  # fmt: skip
 
@@ -122,7 +131,8 @@ VARIANTS: dict[str, tuple[str, dict]] = {  # the same family, built differently
 
 ENCODER_DECODERS = ("bart", "marian", "m2m_100", "t5")
 DECODERS = (
-    "gpt2", "opt", "gpt_neox", "bloom", "llama", "mistral", "qwen2", "qwen3", "phi3", "gemma", "granite", "gemma2",
+    "gpt2", "opt", "gpt_neox", "bloom", "llama", "mistral", "qwen2", "qwen3", "phi3", "gemma",
+    "granite", "gemma2",
     "gemma3_text", "olmo2",
 )  # fmt: skip
 
@@ -200,7 +210,7 @@ TOKENIZERS = Path(__file__).with_name(
 
 @cache
 def tokenizer(kind: str = "wordpiece") -> PreTrainedTokenizerFast:
-    """A tokenizer: wordpiece (BERT's), bpe (GPT-2's, on bytes) or sentencepiece (Llama's, ▁ for a space)."""
+    """A tokenizer: wordpiece (BERT's), bpe (GPT-2's, on bytes) or sentencepiece (Llama's)."""
     made = Tokenizer.from_file(str(TOKENIZERS / f"{kind}.json"))
     names = ["input_ids", "attention_mask"] + ["token_type_ids"] * (kind == "wordpiece")
     return PreTrainedTokenizerFast(

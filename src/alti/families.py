@@ -7,63 +7,46 @@ from dataclasses import dataclass, replace
 
 from alti._errors import UsageError
 
-POOLS = ("first", "last", "eos", "mean")  # the final positions that a sequence classifier can read
+POOLS = ("first", "last", "eos", "mean")  # positions a classifier can read; last: before padding
+
+# the fields of a Site that are module paths
+PATHS = ("out", "norm", "then", "parallel", "branch_norm", "residual", "ffn_norm", "probs", "value")
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
     """One attention sublayer: where its parts live inside a layer.
 
-    The sum of residual and attention branch ends in `norm` (post-norm), is read by `then` (pre-norm), or is only formed
-    together with a `parallel` MLP.
+    The sum of residual and attention branch ends in `norm` (post-norm), is read by `then`
+    (pre-norm), or is only formed together with a `parallel` MLP.
     """
 
     out: str  # output projection W_O
     norm: str | None = None  # post-norm: the norm applied to the residual sum
     then: str | None = None  # pre-norm: the module that next reads the residual sum
     parallel: str | None = None  # parallel residual: the MLP whose output is added in the same sum
-    branch_norm: str | None = (
-        None  # a norm on the attention branch before the sum (Gemma 2, OLMo 2)
-    )
+    branch_norm: str | None = None  # a norm on the branch before the sum (Gemma 2, OLMo 2)
     branch_scale: str | None = None  # config field that multiplies the branch (Granite)
-    residual: str | None = (
-        None  # module whose output is the residual, where that is not the layer's input
-    )
+    residual: str | None = None  # module whose output is the residual, if not the layer's input
     ffn_norm: str | None = None  # post-norm: the second norm, for Globenc and ALTI + LN2
     cross: bool = False  # attends to the encoder
     # Only for attention that does not pass through transformers' attention interface:
     probs: str | None = None  # the Dropout module that every probability passes through
     value: str | None = None  # the module that computes the values, heads side by side
-    value_part: tuple[int, int] = (
-        0,
-        1,
-    )  # of each head's slice of `value`, which of how many parts is the value
+    value_part: tuple[int, int] = (0, 1)  # which of how many parts of each head's `value` it is
 
     def paths(self) -> dict[str, str]:
         """The module paths of this site by field name."""
-        fields = (
-            "out",
-            "norm",
-            "then",
-            "parallel",
-            "branch_norm",
-            "residual",
-            "ffn_norm",
-            "probs",
-            "value",
-        )
-        return {field: path for field in fields if (path := getattr(self, field))}
+        return {field: path for field in PATHS if (path := getattr(self, field))}
 
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """The layers of an encoder or a decoder, all of one shape, and their attention sites in order."""
+    """The layers of an encoder or a decoder, all alike, and their attention sites in order."""
 
     blocks: str  # path of the list of layers inside the base model; * stands for any one name
     sites: tuple[Site, ...]
-    when: str | None = (
-        None  # "field" or "not field": the stack exists where this config field says so
-    )
+    when: str | None = None  # "field" or "not field" of the config: whether the stack exists
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +54,10 @@ class Family:
     """How a family is built, and which position its sequence classifier reads."""
 
     stacks: tuple[Stack, ...]
-    pool: str = "first"  # "first", "last" (non-padding), "eos", "mean", or "config:FIELD" that holds "cls" or "mean"
+    pool: str = "first"  # one of POOLS, or "config:FIELD", which holds "cls" or "mean"
     gated: bool = False  # the MLP multiplies an activated gate with a second projection
-    offset_positions: bool = (
-        False  # the first padding_idx + 1 rows of the position table belong to no token
-    )
-    refuse: tuple[
-        tuple[str, str], ...
-    ] = ()  # (config field, why the model cannot be read where it is set)
+    offset_positions: bool = False  # padding_idx + 1 rows of the position table hold no token
+    refuse: tuple[tuple[str, str], ...] = ()  # (config field, why it cannot be read where set)
 
     def __post_init__(self) -> None:
         if self.pool not in POOLS and not self.pool.startswith("config:"):

@@ -9,28 +9,22 @@ from torch import Tensor
 from alti._errors import UsageError
 from alti.mix.kernels import pick
 from alti.mix.kernels.reference import parts
-from alti.mix.kernels.shared import thinned
 from alti.read.block import Block
 
 __all__ = ["attention", "contributions", "lengths", "norms", "parts", "roll", "rollout"]
 
 
-def contributions(block: Block, *, p: int = 1, kernel: str = "auto", tol: float = 0.0) -> Tensor:
+def contributions(block: Block, *, p: int = 1, kernel: str = "auto") -> Tensor:
     """How much each token contributes to each token's vector in one block (ALTI).
 
-    c_ij = max(0, ‖y_i‖ − ‖y_i − T_ij‖) in the ℓp norm, each row divided by its sum: [B, T, S]. Cross-attention has one
-    more column, the residual. A row without a positive entry is the identity's; padded rows and columns are 0.
-
-    With `tol`, entries too small to change a row by more than that (in the ℓ1 norm) may be left out; a rollout over L
-    layers then changes by at most L · tol.
+    c_ij = max(0, ‖y_i‖ − ‖y_i − T_ij‖) in the ℓp norm, each row divided by its sum: [B, T, S].
+    Cross-attention has one more column, the residual. A row without a positive entry is the
+    identity's; padded rows and columns are 0.
     """
-    if tol < 0:
-        raise UsageError(f"tol = {tol!r} is not a tolerance: give 0 (exact) or more")
     if p not in (1, 2):
         raise UsageError(
             f"p = {p!r} is not a norm of ALTI: give 1 (the paper's) or 2 (its ablation)"
         )
-    block = thinned(block, p, tol) if tol else block
     chosen = _kernel(kernel, block, f"l{p}")
     if hasattr(chosen, "contributions"):
         return cast(Tensor, chosen.contributions(block))
@@ -38,7 +32,10 @@ def contributions(block: Block, *, p: int = 1, kernel: str = "auto", tol: float 
 
 
 def norms(block: Block, *, kernel: str = "auto") -> Tensor:
-    """The length of each token's share: ‖T_ij‖₂, each row divided by its sum (Kobayashi et al. 2021): [B, T, S]."""
+    """The length of each token's share: ‖T_ij‖₂, each row divided by its sum: [B, T, S].
+
+    Kobayashi et al. (2021).
+    """
     return _divided(block, _kernel(kernel, block, "lengths").lengths(block))
 
 
@@ -56,7 +53,8 @@ def attention(block: Block) -> Tensor:
 def rollout(maps: Iterable[Tensor], *, rescale: bool = False) -> Tensor:
     """Contributions multiplied through the layers, first layer first: R = C^L · … · C^1, [B, T, T].
 
-    With `rescale` the running product is divided by its maximum at each layer: for maps whose rows do not sum to 1.
+    With `rescale` the running product is divided by its maximum at each layer: for maps whose rows
+    do not sum to 1.
     """
     product: Tensor | None = None
     for contribution in maps:
@@ -69,7 +67,7 @@ def rollout(maps: Iterable[Tensor], *, rescale: bool = False) -> Tensor:
 
 
 def roll(row: Tensor, maps: Sequence[Tensor], *, rescale: bool = False) -> Tensor:
-    """One row (or a mean of rows) of the rollout without the others: row · C^L · … · C^1, [B, T]."""
+    """One row (or a mean of rows) of the rollout alone: row · C^L · … · C^1, [B, T]."""
     row = row[:, None]
     for contribution in reversed(maps):
         row = row @ contribution
@@ -89,7 +87,7 @@ def _kernel(name: str, block: Block, task: str) -> Any:
 def _divided(block: Block, c: Tensor) -> Tensor:
     total = c.sum(-1, keepdim=True)
     c = c / total.clamp_min(torch.finfo(c.dtype).tiny)
-    empty = (total == 0).to(c)  # a row without information says that the token stayed what it was
+    empty = (total == 0).to(c)  # without information a token stayed what it was
     if block.cross:
         c[..., -1:] += empty
     elif block.own is None:

@@ -1,7 +1,8 @@
-"""Reads the weights of a module that is affine, through the module itself where its type is not a plain one.
+"""Reads the weights of an affine module, by calling it where its type is not a plain one.
 
-A projection may be a Linear, a Conv1D, a LoRA or a quantised layer; a norm may store its gain as it is, minus one, or
-not at all. What they compute is always the same: x @ weight + bias, or (x − mean) · scale · gain + shift.
+A projection may be a Linear, a Conv1D, a LoRA or a quantised layer; a norm may store its gain as it
+is, minus one, or not at all. What they compute is always the same: x @ weight + bias, or
+(x − mean) · scale · gain + shift.
 """
 
 from dataclasses import dataclass
@@ -17,15 +18,18 @@ PROBE = 200.0  # large enough to drown a norm's eps, its square still a float16
 
 
 def projection(module: nn.Module, x: Tensor, dtype: torch.dtype | None) -> tuple[Tensor, Tensor]:
-    """Weight [in, out] and bias [out] of an output projection that was called with x; None leaves them as they are."""
+    """Weight [in, out] and bias [out] of an output projection that was called with x.
+
+    A dtype of None leaves the numbers of a plain module as they are.
+    """
     if type(module) in (nn.Linear, Conv1D):
-        weight, bias = cast(Tensor, module.weight).detach(), cast(Tensor | None, module.bias)
+        weight = cast(Tensor, module.weight).detach()
+        bias = cast(Tensor | None, module.bias)
         weight = weight.T if type(module) is nn.Linear else weight
         bias = torch.zeros_like(weight[0]) if bias is None else bias
         return weight.to(dtype=dtype), bias.to(dtype=dtype)
-    dtype = dtype or torch.promote_types(
-        x.dtype, torch.float32
-    )  # a difference of two answers is not one of them
+    # half precision would round the difference of two outputs a second time
+    dtype = dtype or torch.promote_types(x.dtype, torch.float32)
     eye = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
     bias = module(torch.zeros_like(eye[:1])).to(dtype=dtype)[0]
     return module(eye).to(dtype=dtype) - bias, bias
@@ -46,49 +50,51 @@ class Norm:
 
 def norm(module: nn.Module, x: Tensor, y: Tensor) -> Norm:
     """A norm that has just mapped x to y; computed in their dtype."""
-    dtype = x.dtype
     if type(module) is nn.LayerNorm:
-        gain = (
-            torch.ones_like(x[0, 0]) if module.weight is None else module.weight.detach().to(dtype)
-        )
-        shift = torch.zeros_like(gain) if module.bias is None else module.bias.detach().to(dtype)
-        scale = torch.native_layer_norm(x, x.shape[-1:], None, None, module.eps)[2][
-            ..., 0
-        ]  # (var + eps).rsqrt()
-        return Norm(gain, shift, scale, centred=True)
+        return _layer_norm(module, x)
     gain, shift, centred = _probe(module, x)
-    found = Norm(gain, shift, x[..., 0], centred)
-    direction = found.linear(
-        x
-    )  # y − shift is this, times 1 / std: no need to know where the module keeps its eps
+    unscaled = Norm(gain, shift, x[..., 0], centred)
+    # y − shift is this, times 1 / std: no need to know where the module keeps its eps
+    direction = unscaled.linear(x)
     length = direction.square().sum(-1)
     scale = ((y - shift) * direction).sum(-1) / length
-    scale = scale.where(
-        length > 0, 1
-    )  # of a vector that is 0 any number is right, and 0 could not be divided by
+    # any number is right for a vector of zeros, but 0 could not be divided by
+    scale = scale.where(length > 0, 1)
     return Norm(gain, shift, scale, centred)
 
 
+def _layer_norm(module: nn.LayerNorm, x: Tensor) -> Norm:
+    weight = cast(Tensor | None, module.weight)
+    bias = cast(Tensor | None, module.bias)
+    gain = torch.ones_like(x[0, 0]) if weight is None else weight.detach().to(x.dtype)
+    shift = torch.zeros_like(gain) if bias is None else bias.detach().to(x.dtype)
+    # its third result is (var + eps).rsqrt()
+    scale = torch.native_layer_norm(x, x.shape[-1:], None, None, module.eps)[2][..., 0]
+    return Norm(gain, shift, scale, centred=True)
+
+
 def _probe(module: nn.Module, x: Tensor) -> tuple[Tensor, Tensor, bool]:
-    """Gain, shift and whether the mean is subtracted, from the module's answers to 0, a constant and ±PROBE."""
-    width, dtype = x.shape[-1], x.dtype
+    """Gain, shift and whether the mean is subtracted.
+
+    They follow from the module's outputs for 0, for a constant and for ±PROBE.
+    """
+    width = x.shape[-1]
     weight = next(module.parameters(), x)
     sign = torch.ones(width, dtype=weight.dtype, device=weight.device)
     sign[1::2] = -1
     if width % 2:
-        sign[-1] = 0  # keeps the mean at 0; the rolled probe reads what this one leaves out
+        sign[-1] = 0  # keeps the mean at 0; the rolled probe covers this entry
 
-    def answer(probe: Tensor) -> Tensor:
-        answered: Tensor = module(probe.expand(1, 1, width))
-        return answered.to(dtype)[0, 0]
+    def output(probe: Tensor) -> Tensor:
+        y: Tensor = module(probe.expand(1, 1, width))
+        return y.to(x.dtype)[0, 0]
 
-    shift, constant = answer(0 * sign), answer(torch.full_like(sign, PROBE))
+    shift = output(0 * sign)
+    constant = output(torch.full_like(sign, PROBE))
     rolled = sign.roll(1)
-    gain = torch.where(
-        sign != 0, (answer(PROBE * sign) - shift) * sign, (answer(PROBE * rolled) - shift) * rolled
-    )
-    gain = gain * sign.square().mean().sqrt().to(dtype)
-    centred = settled(
-        (constant - shift).abs().max() < 0.01 * gain.abs().max()
-    )  # a constant has no deviation
+    gain = (output(PROBE * sign) - shift) * sign
+    gain = torch.where(sign != 0, gain, (output(PROBE * rolled) - shift) * rolled)
+    gain = gain * sign.square().mean().sqrt().to(x.dtype)
+    # a constant does not deviate from its mean
+    centred = settled((constant - shift).abs().max() < 0.01 * gain.abs().max())
     return gain, shift, centred

@@ -1,7 +1,8 @@
-"""Overhears attention through transformers' attention interface.
+"""Captures attention at transformers' attention interface.
 
-While a model is walked its attention implementation reads "alti_over_sdpa" (say). For the thread that walks, that is
-the family's own eager attention, overheard; for every other thread it is still sdpa: nobody else's numbers change.
+While a model is read its attention implementation is called "alti_over_sdpa" (say). For the thread
+that reads, that is the family's own eager attention, captured; for every other thread it is still
+sdpa: the numbers of other threads do not change.
 """
 
 import sys
@@ -23,26 +24,30 @@ from alti.read.modules import evaluating
 
 PREFIX = "alti_over_"
 
+EagerAttention = Callable[..., tuple[Tensor, Tensor]]
+
 
 class Listener(Protocol):
-    def receive(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Attention is about to be computed of these; what is returned must be equal to them."""
+    def before_attention(
+        self, query: Tensor, key: Tensor, value: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Attention is about to be computed from these; what is returned must be equal to them."""
 
-    def hear(self, probs: Tensor, value: Tensor) -> None:
+    def after_attention(self, probs: Tensor, value: Tensor) -> None:
         """Attention was computed: probabilities [B, H, T, S] and values [B, H, S, d]."""
 
 
 _listener: ContextVar[Listener | None] = ContextVar("alti_listener", default=None)
 
 
-def listens(listener: Listener) -> bool:
-    """Whether this thread is the one that walks for a listener."""
+def is_listening(listener: Listener) -> bool:
+    """Whether this thread reads a model for that listener, and is not paused."""
     return _listener.get() is listener
 
 
 @contextmanager
-def unheard() -> Iterator[None]:
-    """Modules may be called in here and nothing listens."""
+def paused() -> Iterator[None]:
+    """Modules may be called in here without anything being captured."""
     token = _listener.set(None)
     try:
         yield
@@ -51,18 +56,19 @@ def unheard() -> Iterator[None]:
 
 
 @contextmanager
-def overhearing(model: nn.Module, listener: Listener) -> Iterator[None]:
-    """Evaluation mode, with attention told to `listener`; everything is as before afterwards."""
+def capturing_attention(model: nn.Module, listener: Listener) -> Iterator[None]:
+    """Evaluation mode, with attention reported to `listener`; the model is restored afterwards."""
     with evaluating(model) as modules:
-        found = (
-            vars(module).get("config") for module in modules
-        )  # getattr searches each module in vain
-        configs = {id(config): config for config in found if isinstance(config, PreTrainedConfig)}
+        # getattr would search every module in vain
+        candidates = (vars(module).get("config") for module in modules)
+        configs = {
+            id(config): config for config in candidates if isinstance(config, PreTrainedConfig)
+        }
         before = [(config, config._attn_implementation_internal) for config in configs.values()]
         token = _listener.set(listener)
         try:
             for config, name in before:
-                config._attn_implementation_internal = _overheard(name)
+                config._attn_implementation_internal = _capturing(name)
             yield
         finally:
             for config, name in before:
@@ -71,10 +77,17 @@ def overhearing(model: nn.Module, listener: Listener) -> Iterator[None]:
 
 
 @cache
-def _overheard(before: str | None) -> str:
-    """Register, once, what stands in for the implementation `before`; return its name."""
+def _capturing(before: str | None) -> str:
+    """Register, once, what replaces the implementation `before` and return its name."""
     if before is not None and before.startswith(PREFIX):  # a walk inside a walk
         return before
+    AttentionInterface.register(PREFIX + str(before), _attention_over(before))
+    AttentionMaskInterface.register(PREFIX + str(before), _mask_over(before))
+    return PREFIX + str(before)
+
+
+def _attention_over(before: str | None) -> Callable[..., Any]:
+    """Eager attention, reported to the listener; without one, the implementation `before`."""
 
     def attention(
         module: nn.Module,
@@ -85,21 +98,27 @@ def _overheard(before: str | None) -> str:
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        eager, listener = _eager(module), _listener.get()
+        eager = _eager(module)
+        listener = _listener.get()
         if listener is None:
             plain = ALL_ATTENTION_FUNCTIONS.get_interface(before, eager)
             return plain(module, query, key, value, attention_mask, *args, **kwargs)
-        query, key, value = listener.receive(query, key, value)
+        query, key, value = listener.before_attention(query, key, value)
         attention_mask, blind = _meant(attention_mask, before, query.dtype)
         output, probs = eager(module, query, key, value, attention_mask, *args, **kwargs)
         if blind is not None:
-            output, probs = (
-                output.masked_fill(blind.transpose(1, 2), 0),
-                probs.masked_fill(blind, 0),
-            )
+            output = output.masked_fill(blind.transpose(1, 2), 0)
+            probs = probs.masked_fill(blind, 0)
         groups = probs.shape[1] // value.shape[1]  # heads that share a key and a value
-        listener.hear(probs, value if groups == 1 else value.repeat_interleave(groups, dim=1))
+        values = value if groups == 1 else value.repeat_interleave(groups, dim=1)
+        listener.after_attention(probs, values)
         return output, probs
+
+    return attention
+
+
+def _mask_over(before: str | None) -> Callable[..., Any]:
+    """The mask that eager attention adds; without a listener, the mask of `before`."""
 
     def mask(*args: Any, **kwargs: Any) -> Any:
         if _listener.get() is None and before in ALL_MASK_ATTENTION_FUNCTIONS:
@@ -111,16 +130,14 @@ def _overheard(before: str | None) -> str:
             return None  # nothing is masked: spares every layer an addition of its size
         return _added(shown, kwargs.get("dtype", torch.float32))
 
-    AttentionInterface.register(PREFIX + str(before), attention)
-    AttentionMaskInterface.register(PREFIX + str(before), mask)
-    return PREFIX + str(before)
+    return mask
 
 
 def _added(shown: Tensor, dtype: torch.dtype) -> Tensor:
-    """What eager attention adds to its scores [B, H, T, S]: 0 where a key is shown, −inf where it is not.
+    """What eager attention adds to its scores [B, H, T, S]: 0 for visible keys, −inf for others.
 
-    A row without any key is padding: it gets one finite number everywhere, since a nan would spread from there. That
-    number is one of float32: many families take the softmax of float64 scores in it.
+    A row without any key is padding: it gets one finite number everywhere, since a nan would
+    spread. A float32 can hold that number: many families take the softmax of float64 scores in it.
     """
     lowest = max(torch.finfo(dtype).min, torch.finfo(torch.float32).min)
     added = torch.zeros_like(shown, dtype=dtype).masked_fill_(~shown, -torch.inf)
@@ -130,10 +147,11 @@ def _added(shown: Tensor, dtype: torch.dtype) -> Tensor:
 def _meant(
     mask: Any, implementation: str | None, dtype: torch.dtype
 ) -> tuple[Tensor | None, Tensor | None]:
-    """A mask as eager attention takes it, and its rows without a key [B, H, T, 1] where it may have some.
+    """A mask as eager attention takes it, and its rows without a key [B, H, T, 1] if it has any.
 
-    A mask of four dimensions reaches attention as the user gave it. All implementations but eager take booleans, for
-    keys that are shown, and give nothing to a row without any; eager attention would add them up as numbers.
+    A mask of four dimensions reaches attention as the user gave it. All implementations but eager
+    take booleans, True for a visible key, and output 0 for a row without any; eager attention
+    would add them as numbers.
     """
     if mask is not None and not isinstance(mask, Tensor):
         raise UnsupportedModelError(
@@ -144,13 +162,11 @@ def _meant(
     return _added(mask, dtype), ~mask.any(-1, keepdim=True)
 
 
-def _eager(module: nn.Module) -> Callable[..., tuple[Tensor, Tensor]]:
+def _eager(module: nn.Module) -> EagerAttention:
     """The eager attention of the file that a module's class was written in."""
     for cls in type(module).__mro__:
         file = sys.modules.get(cls.__module__)
-        eager: Callable[..., tuple[Tensor, Tensor]] | None = getattr(
-            file, "eager_attention_forward", None
-        )
+        eager: EagerAttention | None = getattr(file, "eager_attention_forward", None)
         if eager is not None:
             return eager
     raise UnsupportedModelError(

@@ -20,9 +20,7 @@ class Block:
     residual: Tensor  # [B, T, D]
     bias: Tensor  # [B, T, D]
     output: Tensor  # [B, T, D]  what the model really computed, never our own sum
-    cross: bool = (
-        False  # sources are another sequence: the residual is a column of its own, not the diagonal
-    )
+    cross: bool = False  # sources are another sequence: the residual has a column of its own
     mask: Tensor | None = None  # [B, T]  False at padding; None: every position is real
     own: Tensor | None = None  # [B, T]  the column of each row's own token; None: row i is token i
 
@@ -38,26 +36,25 @@ class Block:
     def own_columns(self) -> Tensor:  # [B, T]
         if self.own is not None:
             return self.own
-        return torch.arange(self.attn.shape[2], device=self.attn.device).expand(
-            self.attn.shape[0], -1
-        )
+        batch, _, targets, _ = self.attn.shape
+        return torch.arange(targets, device=self.attn.device).expand(batch, -1)
 
     def rows(self, positions: Tensor) -> "Block":  # [B, n]
-        """The same block for some of its target rows: `contributions` of it are these rows of the whole."""
-        at = torch.arange(len(positions), device=positions.device)[:, None], positions
+        """The block of some target rows; its `contributions` are these rows of the whole."""
+        texts = torch.arange(len(positions), device=positions.device)[:, None]
 
-        def some(x: Tensor) -> Tensor:
-            return (
-                x[:, positions[0]] if len(x) == len(positions) == 1 else x[at]
-            )  # of one text faster
+        def select(x: Tensor) -> Tensor:
+            if len(x) == len(positions) == 1:  # faster
+                return x[:, positions[0]]
+            return x[texts, positions]
 
         return replace(
             self,
-            attn=some(self.attn.transpose(1, 2)).transpose(1, 2),
-            mask=None if self.mask is None else some(self.mask),
-            own=some(self.own_columns()),
-            scale=some(self.scale),
-            residual=some(self.residual),
-            bias=some(self.bias),
-            output=some(self.output),
+            attn=select(self.attn.transpose(1, 2)).transpose(1, 2),
+            mask=None if self.mask is None else select(self.mask),
+            own=select(self.own_columns()),
+            scale=select(self.scale),
+            residual=select(self.residual),
+            bias=select(self.bias),
+            output=select(self.output),
         )

@@ -1,4 +1,4 @@
-"""Whether compiled code can be used on this machine; if not, that is said once."""
+"""Whether compiled code can be used on this machine; warns once if not."""
 
 import os
 import warnings
@@ -10,9 +10,11 @@ import torch
 
 @cache
 def works(module: str, device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether a module can be imported and is ready: its `ready(device, dtype)` raises nothing."""
+    """Whether a module can be imported and its `ready(device, dtype)`, if any, raises nothing."""
     try:
-        getattr(import_module(module), "ready", lambda device, dtype: None)(device, dtype)
+        imported = import_module(module)
+        if hasattr(imported, "ready"):
+            imported.ready(device, dtype)
     except Exception as error:  # not installed, or of no use on this processor
         name = module.rpartition(".")[2]
         warnings.warn(
@@ -23,4 +25,4 @@ def works(module: str, device: torch.device, dtype: torch.dtype) -> bool:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=works.cache_clear)  # threads of a kernel stay in the parent
+    os.register_at_fork(after_in_child=works.cache_clear)  # a child lacks a kernel's threads

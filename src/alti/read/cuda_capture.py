@@ -1,6 +1,7 @@
-"""A walk that is being recorded as a CUDA graph cannot read from the device.
+"""A walk that is being captured as a CUDA graph cannot read from the device.
 
-What it must know about the model it was told in an earlier run, and what it has to judge is judged after each replay.
+What it has to know about the model is remembered from an earlier run, and its errors are judged
+after each replay.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,8 +16,8 @@ Judge = Callable[[], None]  # raises what is wrong
 
 @dataclass(slots=True)
 class Recording:
-    captured: bool = False  # the run that is going on
-    answers: list[bool] = field(default_factory=list)  # of the run before, in their order
+    captured: bool = False  # the current run is
+    answers: list[bool] = field(default_factory=list)  # of `settled` in the run before, in order
     judges: list[Judge] = field(default_factory=list)
 
 
@@ -25,7 +26,7 @@ _current: ContextVar[Recording | None] = ContextVar("alti_recording", default=No
 
 @contextmanager
 def into(recording: Recording) -> Iterator[None]:
-    """Runs in here leave their answers, and the one that is captured its judges."""
+    """Runs in here record what `settled` answered, and the captured one its judges."""
     token = _current.set(recording)
     try:
         yield
@@ -34,26 +35,26 @@ def into(recording: Recording) -> Iterator[None]:
 
 
 def capturing() -> bool:
-    """Whether the run that is going on is being captured."""
+    """Whether the current run is being captured."""
     recording = _current.get()
     return recording is not None and recording.captured
 
 
 def settled(condition: Tensor) -> bool:
-    """Whether something holds of the model, and so in every run."""
+    """A condition that depends on the model alone, and so is the same in every run."""
     recording = _current.get()
     if recording is not None and recording.captured:
         if not recording.answers:
-            raise RuntimeError("the model asked what it had not asked before")
+            raise RuntimeError("the captured run needs a condition that earlier runs did not")
         return recording.answers.pop(0)
-    found = bool(condition)
+    answer = bool(condition)
     if recording is not None:
-        recording.answers.append(found)
-    return found
+        recording.answers.append(answer)
+    return answer
 
 
 def afterwards(judge: Judge) -> None:
-    """Judge what was computed: now, or after each replay."""
+    """Judge what was computed: now, or after each replay of a captured run."""
     recording = _current.get()
     if recording is not None and recording.captured:
         recording.judges.append(judge)

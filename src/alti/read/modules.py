@@ -22,12 +22,14 @@ def network(given: nn.Module) -> PreTrainedModel:
     model: Any = getattr(given, "_orig_mod", given)
     if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
         raise UnsupportedModelError(
-            "this PEFT model puts virtual tokens before the text, which alti cannot show: use LoRA or a merged model"
+            "this PEFT model puts virtual tokens before the text, which alti cannot show: use LoRA "
+            "or a merged model"
         )
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
     if not isinstance(inner, PreTrainedModel):
         raise UnsupportedModelError(
-            f"{type(inner).__name__} is not a transformers model: pass a PreTrainedModel, or load one with alti.load"
+            f"{type(inner).__name__} is not a transformers model: pass a PreTrainedModel, or load "
+            "one with alti.load"
         )
     return inner
 
@@ -42,14 +44,15 @@ def family_named(name: str, config: Mapping[str, Any]) -> Family:
     """The entry of FAMILIES for a model type; `config` may hold settings that it refuses."""
     if name not in FAMILIES:
         raise UnsupportedModelError(
-            f"alti does not know the model family {name!r}: it reads {', '.join(sorted(FAMILIES))}; describe it with "
+            f"alti does not know the model family {name!r}: it reads "
+            f"{', '.join(sorted(FAMILIES))}; describe it with "
             f"alti.FAMILIES[{name!r}] = alti.Family(...) and prove that with alti.check"
         )
     for field, why in FAMILIES[name].refuse:
         if config.get(field):
             raise UnsupportedModelError(
-                f"this {name} model has {field} = {config[field]!r}: {why}, which attention blocks alone cannot show; "
-                f"use a {name} model without it"
+                f"this {name} model has {field} = {config[field]!r}: {why}, which attention blocks "
+                f"alone cannot show; use a {name} model without it"
             )
     return FAMILIES[name]
 
@@ -57,11 +60,12 @@ def family_named(name: str, config: Mapping[str, Any]) -> Family:
 def stacks_of(model: nn.Module) -> list[tuple[Stack, list[nn.Module]]]:
     """The stacks that a model has, each with its layers."""
     inner = network(model)
-    found = [
-        (stack, list(_layers(inner.base_model, stack.blocks.split("."))))
-        for stack in family_of(inner).stacks
-    ]
-    return [(stack, layers) for stack, layers in found if layers and _applies(stack, inner.config)]
+    stacks = []
+    for stack in family_of(inner).stacks:
+        layers = list(_layers(inner.base_model, stack.blocks.split(".")))
+        if layers and _applies(stack, inner.config):
+            stacks.append((stack, layers))
+    return stacks
 
 
 def _applies(stack: Stack, config: PreTrainedConfig) -> bool:
@@ -81,15 +85,17 @@ def _layers(module: nn.Module, path: list[str]) -> Iterator[nn.Module]:
 
 
 def call(model: PreTrainedModel, inputs: Mapping[str, Any]) -> Any:
-    """Run a model on inputs as it is, without a cache of keys and values, which would be made in vain."""
-    # without a cache transformers takes positions that start anew for several texts
-    cached = "use_cache" in signature(model.forward).parameters and "position_ids" not in inputs
-    return model(**{"return_dict": True, **({"use_cache": False} if cached else {}), **inputs})
+    """Run a model as it is, without a cache of keys and values, which nothing would use."""
+    options: dict[str, Any] = {"return_dict": True}
+    # without a cache, transformers takes positions that restart for several texts
+    if "use_cache" in signature(model.forward).parameters and "position_ids" not in inputs:
+        options["use_cache"] = False
+    return model(**{**options, **inputs})
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[list[nn.Module]]:
-    """All modules, in evaluation mode, and no other thread of ours; afterwards each is in the mode it was in."""
+    """All modules, in evaluation mode and locked for our other threads; restored afterwards."""
     settle(model)
     with reading:
         modules = list(model.modules())

@@ -1,4 +1,4 @@
-"""Carries a block through the norm that reads its output: the block stays a sum of one vector per token."""
+"""Carries a block through a norm: the block stays a sum of one vector per token."""
 
 import os
 from dataclasses import replace
@@ -25,20 +25,20 @@ class Call(NamedTuple):
 
 
 def carried(block: Block, call: Call) -> Block:
-    """A block carried through a norm that read its output, or its output plus a feed-forward layer's."""
-    if (fused := fused_for(block.attn.device, block.attn.dtype)) and type(
-        call.module
-    ) is nn.LayerNorm:
-        found: Block = fused.carried(
-            block, call.module, call.input, call.output, added=not _same(block, call)
+    """A block carried through a norm that read its output, or that plus a feed-forward layer's."""
+    same = call.input.data_ptr() == block.output.data_ptr()
+    fused = fused_for(block.attn.device, block.attn.dtype)
+    if fused and type(call.module) is nn.LayerNorm:
+        block_after: Block = fused.carried(
+            block, call.module, call.input, call.output, added=not same
         )
-        return found
-    dtype, shape = block.output.dtype, block.output.shape
-    x, y = (tensor.to(dtype).reshape(shape) for tensor in (call.input, call.output))
+        return block_after
+    x = call.input.to(block.output.dtype).reshape(block.output.shape)
+    y = call.output.to(block.output.dtype).reshape(block.output.shape)
     through = norm(call.module, x, y)
     scale = through.scale[..., None]
-    small = _same(block, call) and block.bias.stride()[:2] == (0, 0)
-    bias = block.bias[:1, :1] if small else block.bias + (x - block.output)
+    one_bias = same and block.bias.stride()[:2] == (0, 0)  # of every position
+    bias = block.bias[:1, :1] if one_bias else block.bias + (x - block.output)
     return replace(
         block,
         weight=through.linear(block.weight),
@@ -49,17 +49,10 @@ def carried(block: Block, call: Call) -> Block:
     )
 
 
-def _same(block: Block, call: Call) -> bool:
-    """Whether the norm read the block's output itself; else it was added to: a feed-forward layer."""
-    return call.input.data_ptr() == block.output.data_ptr()
-
-
 def fused_for(device: torch.device, dtype: torch.dtype) -> ModuleType | None:
-    """What carries and compares blocks in a few launches, where that can be used."""
-    if (
-        device.type != "cuda"
-        or dtype != torch.float32
-        or os.environ.get("ALTI_KERNEL", "auto") not in ("auto", "triton")
-    ):
+    """The module that carries and compares blocks in a few launches, where it can be used."""
+    if device.type != "cuda" or dtype != torch.float32:
+        return None
+    if os.environ.get("ALTI_KERNEL", "auto") not in ("auto", "triton"):
         return None
     return import_module(FUSED) if works(FUSED, device, dtype) else None

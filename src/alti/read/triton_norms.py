@@ -1,6 +1,7 @@
-"""What `carrying.carried` and `comparing.errors` compute, in one and in two launches on a GPU.
+"""What `norms.carried` and `comparing.errors` compute, in one and in two launches on a GPU.
 
-Small batches wait for launches. Everything is float32 inside, whatever the model's dtype: parts are read as they are.
+Small batches wait for launches. Everything is float32 inside, whatever the model's dtype: parts are
+read as they are.
 """
 
 from dataclasses import replace
@@ -19,8 +20,8 @@ PARTS = 1 << 25  # numbers between the two, at once
 
 
 @triton.jit
-def _carry_weight(w_ptr, gain_ptr, out_ptr, tile, K, D, w_k, w_o, GAIN: tl.constexpr, ROWS: tl.constexpr,
-                  CHUNK: tl.constexpr):  # fmt: skip
+def _carry_weight(w_ptr, gain_ptr, out_ptr, tile, K, D, w_k, w_o, GAIN: tl.constexpr,
+                  ROWS: tl.constexpr, CHUNK: tl.constexpr):  # fmt: skip
     """Rows of W, their means subtracted, times the gain."""
     k = tile * ROWS + tl.arange(0, ROWS)
     rows = (k < K)[:, None]
@@ -28,16 +29,13 @@ def _carry_weight(w_ptr, gain_ptr, out_ptr, tile, K, D, w_k, w_o, GAIN: tl.const
     total = tl.zeros([ROWS], dtype=tl.float32)
     for start in range(0, D, CHUNK):
         o = start + tl.arange(0, CHUNK)[None, :]
-        total += tl.sum(
-            tl.load(w_row + o.to(tl.int64) * w_o, mask=rows & (o < D), other=0.0).to(tl.float32), 1
-        )
+        loaded = tl.load(w_row + o.to(tl.int64) * w_o, mask=rows & (o < D), other=0.0)
+        total += tl.sum(loaded.to(tl.float32), 1)
     mean = (total / D)[:, None]
     for start in range(0, D, CHUNK):
         o = start + tl.arange(0, CHUNK)[None, :]
-        w = (
-            tl.load(w_row + o.to(tl.int64) * w_o, mask=rows & (o < D), other=0.0).to(tl.float32)
-            - mean
-        )
+        loaded = tl.load(w_row + o.to(tl.int64) * w_o, mask=rows & (o < D), other=0.0)
+        w = loaded.to(tl.float32) - mean
         if GAIN:
             w *= tl.load(gain_ptr + o, mask=o < D, other=0.0).to(tl.float32)
         tl.store(out_ptr + k[:, None].to(tl.int64) * D + o, w, mask=rows & (o < D))
@@ -50,11 +48,11 @@ def _row(ptr, d, inside):
 
 @triton.jit
 def _carry(
-    w_ptr, s_ptr, r_ptr, b_ptr, o_ptr, x_ptr, y_ptr, gain_ptr, shift_ptr, w_out, s_out, r_out, b_out, y_out,
-    N, K, D, eps, w_k, w_o, s_n, b_n, GAIN: tl.constexpr, SHIFT: tl.constexpr, ADDED: tl.constexpr,
-    WIDEN: tl.constexpr, ROWS: tl.constexpr, CHUNK: tl.constexpr,
+    w_ptr, s_ptr, r_ptr, b_ptr, o_ptr, x_ptr, y_ptr, gain_ptr, shift_ptr, w_out, s_out, r_out,
+    b_out, y_out, N, K, D, eps, w_k, w_o, s_n, b_n, GAIN: tl.constexpr, SHIFT: tl.constexpr,
+    ADDED: tl.constexpr, WIDEN: tl.constexpr, ROWS: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """weight [K, D], and of N positions scale, residual, bias and output, each program ROWS of one kind."""
+    """weight [K, D], and scale, residual, bias and output of N positions; a program does ROWS."""
     tiles = tl.cdiv(K, ROWS)
     if tl.program_id(0) < tiles:
         _carry_weight(w_ptr, gain_ptr, w_out, tl.program_id(0), K, D, w_k, w_o, GAIN, ROWS, CHUNK)
@@ -102,8 +100,8 @@ def _carry(
 
 @triton.jit
 def _mix(
-    a_ptr, v_ptr, w_ptr, at_ptr, out_ptr, S, D, d, n, a_b, a_h, a_t, a_s, v_b, v_h, v_s, v_d, w_h, w_d, w_o, at_b, at_n,
-    WIDTH: tl.constexpr, SOURCES: tl.constexpr, WIDE: tl.constexpr,
+    a_ptr, v_ptr, w_ptr, at_ptr, out_ptr, S, D, d, n, a_b, a_h, a_t, a_s, v_b, v_h, v_s, v_d, w_h,
+    w_d, w_o, at_b, at_n, WIDTH: tl.constexpr, SOURCES: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     """Σ_s attn value of one head at one position, times its weight: out [B · n, H, D]."""
     row, h = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
@@ -120,8 +118,8 @@ def _mix(
         o = start + tl.arange(0, WIDE)
         w_at = w_ptr + h * w_h + k[:, None].to(tl.int64) * w_d + o[None, :] * w_o
         w = tl.load(w_at, mask=(k < d)[:, None] & (o < D)[None, :], other=0.0).to(tl.float32)
-        found = tl.sum(mixed[:, None] * w, 0)
-        tl.store(out_ptr + (row * tl.num_programs(1) + h) * D + o, found, mask=o < D)
+        product = tl.sum(mixed[:, None] * w, 0)
+        tl.store(out_ptr + (row * tl.num_programs(1) + h) * D + o, product, mask=o < D)
 
 
 @triton.jit
@@ -132,11 +130,11 @@ def _size(x):
 
 @triton.jit
 def _compare(
-    part_ptr, s_ptr, r_ptr, b_ptr, y_ptr, own_ptr, mask_ptr, at_ptr, out_ptr, D, H, n, rounding, s_b, s_t, r_b, r_t,
-    b_b, b_t, y_b, y_t, own_b, own_t, m_b, m_t, at_b, at_n, BRANCH: tl.constexpr, MASKED: tl.constexpr,
-    LONG: tl.constexpr,
+    part_ptr, s_ptr, r_ptr, b_ptr, y_ptr, own_ptr, mask_ptr, at_ptr, out_ptr, D, H, n, rounding,
+    s_b, s_t, r_b, r_t, b_b, b_t, y_b, y_t, own_b, own_t, m_b, m_t, at_b, at_n,
+    BRANCH: tl.constexpr, MASKED: tl.constexpr, LONG: tl.constexpr,
 ):  # fmt: skip
-    """The relative error at one position, of the sum and with BRANCH of the branch too: out [B · n]."""
+    """The relative error at one position, of the sum and with BRANCH of the branch: out [B · n]"""
     row = tl.program_id(0).to(tl.int64)
     b = row // n
     i = tl.load(at_ptr + b * at_b + (row % n) * at_n)
@@ -145,20 +143,18 @@ def _compare(
     for start in range(0, D, LONG):
         d = start + tl.arange(0, LONG)
         inside = d < D
-        found = tl.zeros([LONG], dtype=tl.float32)
+        total = tl.zeros([LONG], dtype=tl.float32)
         for h in range(H):
-            found += tl.load(part_ptr + (row * H + h) * D + d, mask=inside, other=0.0)
-        found = found * scale + _row(b_ptr + b * b_b + i * b_t, d, inside)
+            total += tl.load(part_ptr + (row * H + h) * D + d, mask=inside, other=0.0)
+        total = total * scale + _row(b_ptr + b * b_b + i * b_t, d, inside)
         if BRANCH:
             own = _row(own_ptr + b * own_b + i * own_t, d, inside)
-            own_off = tl.maximum(own_off, tl.max(_size(found - own), 0))
+            own_off = tl.maximum(own_off, tl.max(_size(total - own), 0))
             own_size = tl.maximum(own_size, tl.max(_size(own), 0))
-        found += _row(r_ptr + b * r_b + i * r_t, d, inside)
+        total += _row(r_ptr + b * r_b + i * r_t, d, inside)
         y = _row(y_ptr + b * y_b + i * y_t, d, inside)
-        off, size = (
-            tl.maximum(off, tl.max(_size(found - y), 0)),
-            tl.maximum(size, tl.max(_size(y), 0)),
-        )
+        off = tl.maximum(off, tl.max(_size(total - y), 0))
+        size = tl.maximum(size, tl.max(_size(y), 0))
     if BRANCH:
         size = tl.minimum(size, tl.maximum(own_size, rounding * size))
     error = tl.div_rn(off, tl.maximum(size, 1.2e-38))
@@ -171,21 +167,28 @@ def _compare(
 
 
 def carried(block: Block, module: nn.LayerNorm, x: Tensor, y: Tensor, *, added: bool) -> Block:
-    """`carrying.carried` for a LayerNorm that mapped x to y; `added`: x is more than the block's output."""
+    """`norms.carried` for a LayerNorm that mapped x to y; `added`: x is more than block.output."""
     shape, width = block.output.shape, block.output.shape[-1]
     x, y, residual, output = (_packed(t, shape) for t in (x, y, block.residual, block.output))
-    alike = block.bias.stride()[:2] == (0, 0), block.scale.stride() == (0, 0)  # at every position
-    bias = block.bias if alike[0] else block.bias.contiguous()
-    before = block.scale if alike[1] else block.scale.contiguous()
-    flat, widen, new = block.weight.flatten(0, 1), y.dtype != torch.float32, block.scale.new_empty
-    weight, scale, parts = new(block.weight.shape), new(shape[:2]), new(2 + widen, *shape)
-    gain, shift, count = module.weight, module.bias, scale.numel()
+    one_bias = block.bias.stride()[:2] == (0, 0)  # the same at every position
+    bias = block.bias if one_bias else block.bias.contiguous()
+    one_scale = block.scale.stride() == (0, 0)
+    before = block.scale if one_scale else block.scale.contiguous()
+    flat = block.weight.flatten(0, 1)
+    widen = y.dtype != torch.float32
+    weight = block.scale.new_empty(block.weight.shape)
+    scale = block.scale.new_empty(shape[:2])
+    parts = block.scale.new_empty(2 + widen, *shape)
+    gain = module.weight
+    shift = module.bias
+    count = scale.numel()
     with torch.cuda.device(x.device):
         _carry[cdiv(len(flat), ROWS) + cdiv(count, ROWS),](
             flat, before, residual, bias, output, x, y, flat if gain is None else gain,
-            flat if shift is None else shift, weight, scale, parts[0], parts[1], parts[-1], count, len(flat), width,
-            module.eps, *flat.stride(), 0 if alike[1] else 1, 0 if alike[0] else width, gain is not None,
-            shift is not None, added, widen, ROWS, CHUNK,
+            flat if shift is None else shift, weight, scale, parts[0], parts[1], parts[-1], count,
+            len(flat), width, module.eps, *flat.stride(), 0 if one_scale else 1,
+            0 if one_bias else width, gain is not None, shift is not None, added, widen, ROWS,
+            CHUNK,
         )  # fmt: skip
     return replace(
         block,
@@ -199,35 +202,31 @@ def carried(block: Block, module: nn.LayerNorm, x: Tensor, y: Tensor, *, added: 
 
 def errors(block: Block, positions: Tensor, branch: Tensor | None, rounding: float) -> Tensor:
     """`comparing.errors`, with what rounding of the whole allows its branch."""
-    (batch, heads, _, sources), (_, count), width = (
-        block.attn.shape,
-        positions.shape,
-        block.value.shape[-1],
-    )
+    batch, heads, _, sources = block.attn.shape
+    count = positions.shape[1]
+    width = block.value.shape[-1]
     most = max(1, PARTS // (batch * heads * block.output.shape[-1]))
     if count > most:
-        return torch.cat(
-            [errors(block, some, branch, rounding) for some in positions.split(most, 1)], dim=1
-        )
+        chunks = positions.split(most, 1)
+        return torch.cat([errors(block, chunk, branch, rounding) for chunk in chunks], dim=1)
     r, bias, y = (lined(tensor) for tensor in (block.residual, block.bias, block.output))
     own = y if branch is None else lined(branch)
     mask = block.scale if block.mask is None else block.mask
-    parts, found = (
-        block.scale.new_empty(batch * count, heads, y.shape[-1]),
-        block.scale.new_empty(batch, count),
-    )
+    parts = block.scale.new_empty(batch * count, heads, y.shape[-1])
+    relative = block.scale.new_empty(batch, count)
     with torch.cuda.device(y.device):
         _mix[batch * count, heads](
-            block.attn, block.value, block.weight, positions, parts, sources, y.shape[-1], width, count,
-            *block.attn.stride(), *block.value.stride(), *block.weight.stride(), *positions.stride(),
-            power_of_2(width), SOURCES, WIDE,
+            block.attn, block.value, block.weight, positions, parts, sources, y.shape[-1], width,
+            count, *block.attn.stride(), *block.value.stride(), *block.weight.stride(),
+            *positions.stride(), power_of_2(width), SOURCES, WIDE,
         )  # fmt: skip
         _compare[batch * count,](
-            parts, block.scale, r, bias, y, own, mask, positions, found, y.shape[-1], heads, count, rounding,
-            *block.scale.stride(), *r.stride()[:2], *bias.stride()[:2], *y.stride()[:2], *own.stride()[:2],
-            *mask.stride(), *positions.stride(), branch is not None, block.mask is not None, LONG,
+            parts, block.scale, r, bias, y, own, mask, positions, relative, y.shape[-1], heads,
+            count, rounding, *block.scale.stride(), *r.stride()[:2], *bias.stride()[:2],
+            *y.stride()[:2], *own.stride()[:2], *mask.stride(), *positions.stride(),
+            branch is not None, block.mask is not None, LONG,
         )  # fmt: skip
-    return found
+    return relative
 
 
 def cdiv(count: int, size: int) -> int:
@@ -241,15 +240,13 @@ def power_of_2(number: int) -> int:
 
 
 def _packed(tensor: Tensor, shape: torch.Size) -> Tensor:
-    return (
-        tensor
-        if tensor.shape == shape and tensor.is_contiguous()
-        else tensor.reshape(shape).contiguous()
-    )
+    if tensor.shape == shape and tensor.is_contiguous():
+        return tensor
+    return tensor.reshape(shape).contiguous()
 
 
 def lined(tensor: Tensor) -> Tensor:
-    """With the width side by side."""
+    """The same with its last dimension contiguous."""
     return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
 
 
@@ -259,7 +256,7 @@ def _touch(ptr):
 
 
 def ready(device: torch.device, dtype: torch.dtype) -> None:
-    """Raise where Triton is installed but cannot compile or start a kernel: no C compiler, say, or an old GPU."""
+    """Raise where Triton cannot compile or start a kernel: no C compiler, say, or an old GPU."""
     touched = torch.zeros(1, device=device)
     with torch.cuda.device(touched.device):
         _touch[1,](touched)

@@ -1,12 +1,12 @@
-"""Ways to compute the only expensive thing, one module each. A kernel has some of
+"""Ways to compute what is expensive, one module each. A kernel has one or more of
 
-proximity(block, p)  -> [B, T, S]   ‖y_i‖ − ‖y_i − T_ij‖ in the ℓp norm, up to a positive factor per row
+proximity(block, p)  -> [B, T, S]   ‖y_i‖ − ‖y_i − T_ij‖ in the ℓp norm, up to a factor > 0 per row
 contributions(block) -> [B, T, S]   the positive part of that, for p = 1, with its rows divided
 lengths(block)       -> [B, T, S]   ‖T_ij‖₂
-ready(device, dtype)                raises where it cannot be used, if importing it does not tell
+ready(device, dtype)                raises where it can be imported but not used
 
-(S + 1 columns for cross-attention: the residual is the last one.) `reference` is the definition; every other kernel is
-tested against it.
+(S + 1 columns for cross-attention: the residual is the last one.) `reference` is the definition;
+every other kernel is tested against it.
 """
 
 import os
@@ -42,20 +42,21 @@ KERNELS: dict[str, Kernel] = {  # "auto" takes the first that can
 
 
 def pick(name: str, task: str, device: torch.device, dtype: torch.dtype) -> ModuleType:
-    """The kernel of that name for a task; "auto" is what ALTI_KERNEL says, or the fastest that works here."""
+    """The kernel of that name for a task.
+
+    "auto" is the one that the environment variable ALTI_KERNEL names, or the fastest that works.
+    """
     wanted = os.environ.get("ALTI_KERNEL", "auto") if name == "auto" else name
     able = [key for key, kernel in KERNELS.items() if kernel.can(task, device.type, dtype)]
     if wanted == "auto":
         wanted = next(key for key in able if works(_module(key), device, dtype))
     if wanted not in able:
         where = "kernel" if wanted == name else "the environment variable ALTI_KERNEL"
-        kind = str(dtype).removeprefix("torch.")
-        what = (
-            f"computes no {task} in {kind} on {device.type}"
-            if wanted in KERNELS
-            else "does not exist"
-        )
-        raise UsageError(f"{where} = {wanted!r} {what}: choose auto, {', '.join(able)}")
+        why = "does not exist"
+        if wanted in KERNELS:
+            kind = str(dtype).removeprefix("torch.")
+            why = f"computes no {task} in {kind} on {device.type}"
+        raise UsageError(f"{where} = {wanted!r} {why}: choose auto, {', '.join(able)}")
     return import_module(_module(wanted))
 
 

@@ -1,4 +1,4 @@
-"""Plain torch in bounded memory, on every device and in every dtype: a slice of source tokens at a time."""
+"""Plain torch in bounded memory, on every device and every dtype, a few source tokens at a time."""
 
 import torch
 from torch import Tensor
@@ -25,10 +25,9 @@ def lengths(block: Block) -> Tensor:
 def _measured(block: Block, f: Tensor, measure: Measure) -> Tensor:
     batch, _, targets, sources = block.attn.shape
     step = max(1, SLICE // (batch * targets * f.shape[-1]))
-    found = [
-        measure(
-            torch.einsum("bhts,bhse->btse", block.attn[..., s : s + step], f[:, :, s : s + step])
-        )
-        for s in range(0, sources, step)
-    ]
-    return with_residual(block, torch.cat(found, dim=-1), measure)
+    slices = []
+    for start in range(0, sources, step):
+        s = slice(start, start + step)
+        t = torch.einsum("bhts,bhse->btse", block.attn[..., s], f[:, :, s])
+        slices.append(measure(t))
+    return with_residual(block, torch.cat(slices, dim=-1), measure)

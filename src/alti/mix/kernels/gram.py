@@ -1,7 +1,7 @@
 """ℓ2 proximity and lengths without a loop over the width for every pair of tokens.
 
-‖t_ij‖² = aᵀ G_j a  and  u_i · t_ij = Σ_h a_h (u_i · f[h,j]),  with a = A[:,i,j] and G_j = f_j f_jᵀ, one [H, H] Gram
-matrix per source token.
+‖t_ij‖² = aᵀ G_j a  and  u_i · t_ij = Σ_h a_h (u_i · f[h,j]),  with a = A[:,i,j] and G_j = f_j f_jᵀ,
+one [H, H] Gram matrix per source token.
 """
 
 import torch
@@ -23,26 +23,26 @@ def proximity(block: Block, p: int) -> Tensor:
     products = ((heads @ block.value.transpose(-1, -2)) * block.attn).sum(1)  # [B, T, S]
     size = u.square().sum(-1, keepdim=True)
     far = size.sqrt() + (size - 2 * products + squares).clamp_min(0).sqrt()
-    found = (2 * products - squares) / far.clamp_min(torch.finfo(u.dtype).tiny)
-    return with_residual(block, found, closeness(u, p))
+    closer = (2 * products - squares) / far.clamp_min(torch.finfo(u.dtype).tiny)
+    return with_residual(block, closer, closeness(u, p))
 
 
 def lengths(block: Block) -> Tensor:
     """‖T_ij‖₂."""
     _, f = pieces(block)
-    found = _squares(block, f).sqrt()
-    return with_residual(block, found, lambda t: vector_norm(t, dim=-1)) * block.scale[..., None]
+    sizes = _squares(block, f).sqrt()
+    return with_residual(block, sizes, lambda t: vector_norm(t, dim=-1)) * block.scale[..., None]
 
 
 def _squares(block: Block, f: Tensor) -> Tensor:
     """‖t_ij‖²: [B, T, S]."""
     batch, heads, targets, sources = block.attn.shape
-    found = torch.empty(batch, targets, sources, dtype=f.dtype, device=f.device)
+    squares = torch.empty(batch, targets, sources, dtype=f.dtype, device=f.device)
     step = max(1, SLICE // (batch * targets * heads))
     for start in range(0, sources, step):
         s = slice(start, start + step)
         vectors = f[:, :, s].transpose(1, 2)  # [B, s, H, D]
         grams = vectors @ vectors.transpose(-1, -2)  # [B, s, H, H]
         a = block.attn[..., s].permute(0, 3, 2, 1)  # [B, s, T, H]
-        found[..., s] = ((a @ grams) * a).sum(-1).clamp_min(0).transpose(1, 2)
-    return found
+        squares[..., s] = ((a @ grams) * a).sum(-1).clamp_min(0).transpose(1, 2)
+    return squares

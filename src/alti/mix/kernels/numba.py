@@ -1,8 +1,8 @@
-"""Fused on a CPU: parallel over source tokens, vectors written by hand, nothing of size T²·D in memory.
+"""Fused on a CPU: parallel over source tokens, explicit vectors, nothing of size T²·D in memory.
 
-A task owns COLUMNS source tokens and goes through the target rows ROWS at a time. Their attention is gathered into a
-small array; then t = Σ_h a_h f_h and |u| − |u − t| stay in vector registers. Rows that give a source no attention are 0
-and not computed.
+A task owns COLUMNS source tokens and goes through the target rows ROWS at a time. Their attention
+is gathered into a small array; then t = Σ_h a_h f_h and |u| − |u − t| stay in vector registers.
+Rows that give a source no attention are 0 and not computed.
 """
 
 import math
@@ -30,28 +30,29 @@ from alti.read.block import Block
 
 COLUMNS = 8  # source tokens whose vectors stay in the second-level cache while all rows pass
 FEATURES = numba.config.CPU_FEATURES or get_host_cpu_features().flatten()
-BYTES, ROWS, WIDE = (
-    (64, 4, 4) if "+avx512f" in FEATURES else (32, 4, 2)
-)  # of a vector; rows × vectors in registers
-VECTORS, KEPT = (
-    1 << 22,
-    1 << 23,
-)  # numbers of f held at once (or one text's), and kept between calls at the most
+BYTES = 64 if "+avx512f" in FEATURES else 32  # of a vector
+ROWS = 4
+WIDE = 4 if "+avx512f" in FEATURES else 2  # vectors of each row that are in registers
+VECTORS = 1 << 22  # numbers of f held at once, or one text's
+KEPT = 1 << 23  # numbers of f kept between calls, at most
 
-# glibc gives freed memory back to the system above a threshold that it raises when a large block is freed. Without
-# this, every layer would take its memory anew, page by page, which costs a tenth of a forward pass.
+# glibc returns freed memory to the system above a threshold that it raises when a large block is
+# freed. Without this, every layer would get its memory anew, page by page, which costs a tenth of
+# a forward pass.
 torch.empty(31 << 20, dtype=torch.uint8)
 
-_running = Lock()  # numba's threads, and the memory below, belong to the process
+_running = Lock()  # the process has one pool of numba threads, and one of the buffers below
 _kept: dict[torch.dtype, Tensor] = {}
 _processes: list[int] = []  # the one that has numba's threads; a fork of it lacks them
 
 
 class _Vectors:
-    """Writes vector instructions: what LLVM does not find by itself, because the sum over heads is inside the loop."""
+    """Writes vector instructions: LLVM does not vectorise around the inner sum over heads."""
 
     def __init__(self, builder: Any, number: Any, index: Any) -> None:
-        self.builder, self.number, self.index = builder, number, index
+        self.builder = builder
+        self.number = number
+        self.index = index
         self.lanes = BYTES // (4 if number == ir.FloatType() else 8)
         self.type = ir.VectorType(number, self.lanes)
         self.zero = ir.Constant(self.type, [0.0] * self.lanes)
@@ -84,6 +85,20 @@ class _Vectors:
         add = self._function("vector.reduce.fadd", self.number, self.number, self.type)
         return self.builder.call(add, [ir.Constant(self.number, 0.0), vector], fastmath=["reassoc"])
 
+    def add_products(self, parts: list[Any], number: Any, vectors: list[Any]) -> None:
+        """parts += number · vectors"""
+        weight = self.splat(number)
+        for part, vector in zip(parts, vectors, strict=True):
+            term = self.builder.fmul(weight, vector, flags=["contract"])
+            total = self.builder.fadd(self.builder.load(part), term, flags=["contract"])
+            self.builder.store(total, part)
+
+    def add_closeness(self, total: Any, own: Any, part: Any) -> None:
+        """total += |own| − |own − part|"""
+        apart = self.builder.fsub(own, self.builder.load(part))
+        closer = self.builder.fsub(self.size(own), self.size(apart))
+        self.builder.store(self.builder.fadd(self.builder.load(total), closer), total)
+
     def _function(self, name: str, result: Any, *arguments: Any) -> Any:
         name = f"llvm.{name}.v{self.lanes}f{8 * BYTES // self.lanes}"
         return cgutils.get_or_insert_function(
@@ -92,9 +107,9 @@ class _Vectors:
 
 
 def _closer(rows: int) -> Any:
-    """An intrinsic: out[r] = Σ_d |u_rd| − |u_rd − Σ_h a[h,r] f_hd| for some rows (one alone: its residual too).
+    """An intrinsic: out[r] = Σ_d |u_rd| − |u_rd − Σ_h a[h,r] f_hd|; a single row has its residual.
 
-    `a` is [H, ROWS, COLUMNS], read from `a_at` on; f, u and r are read from places in their memory too.
+    `a` is [H, ROWS, COLUMNS], read from `a_at` on; f, u and r are read from given offsets too.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, given: Any) -> Any:
@@ -105,9 +120,8 @@ def _closer(rows: int) -> Any:
         a_at, f_at, f_step, at, width = (given[i] for i in (1, 3, 4, 7, 8))
         v = _Vectors(builder, context.get_value_type(signature.args[0].dtype), width.type)
         sums = [cgutils.alloca_once_value(builder, v.zero) for _ in range(rows)]
-        parts = [
-            [cgutils.alloca_once(builder, v.type) for _ in range(WIDE)] for _ in range(rows)
-        ]  # t
+        # t, of each row
+        parts = [[cgutils.alloca_once(builder, v.type) for _ in range(WIDE)] for _ in range(rows)]
         offsets = [v.constant(n * v.lanes) for n in range(WIDE)]
         with cgutils.for_range_slice(
             builder, v.constant(0), width, v.constant(WIDE * v.lanes), v.index
@@ -116,27 +130,16 @@ def _closer(rows: int) -> Any:
                 for part, offset in zip(row, offsets, strict=True):
                     builder.store(v.zero if rows > 1 else v.load(r, at, d, offset), part)
             with cgutils.for_range(builder, cgutils.unpack_tuple(builder, a.shape)[0]) as heads:
-                vectors = [
-                    v.load(f, f_at, builder.mul(heads.index, f_step), d, offset)
-                    for offset in offsets
-                ]
+                f_head = builder.mul(heads.index, f_step)
+                vectors = [v.load(f, f_at, f_head, d, offset) for offset in offsets]
+                a_head = v.times(heads.index, ROWS * COLUMNS)
                 for i, row in enumerate(parts):
-                    place = v.place(
-                        a, a_at, v.times(heads.index, ROWS * COLUMNS), v.constant(i * COLUMNS)
-                    )
-                    weight = v.splat(builder.load(place))
-                    for part, vector in zip(row, vectors, strict=True):
-                        term = builder.fmul(weight, vector, flags=["contract"])
-                        builder.store(
-                            builder.fadd(builder.load(part), term, flags=["contract"]), part
-                        )
+                    place = v.place(a, a_at, a_head, v.constant(i * COLUMNS))
+                    v.add_products(row, builder.load(place), vectors)
             for i, row in enumerate(parts):
                 for part, offset in zip(row, offsets, strict=True):
                     own = v.load(u, at, v.times(width, i), d, offset)
-                    nearer = builder.fsub(
-                        v.size(own), v.size(builder.fsub(own, builder.load(part)))
-                    )
-                    builder.store(builder.fadd(builder.load(sums[i]), nearer), sums[i])
+                    v.add_closeness(sums[i], own, part)
         for i in range(rows):
             builder.store(v.total(builder.load(sums[i])), v.place(out, v.constant(i)))
         return context.get_dummy_value()
@@ -149,12 +152,13 @@ def _closer(rows: int) -> Any:
     return closer
 
 
-_closer_rows, _closer_own = _closer(ROWS), _closer(1)
+_closer_rows = _closer(ROWS)
+_closer_own = _closer(1)
 
 
 @numba.njit(parallel=True, error_model="numpy")
-def _fused(attn, f, u, r, own, found):
-    """attn [B, H, T, S], f [H, B · S, D], u and r [B, T + padding, D], own [B, T] -> found [B, T, S]"""
+def _fused(attn, f, u, r, own, closer):
+    """attn [B, H, T, S], f [H, B · S, D], u, r [B, T + padding, D], own [B, T] -> out [B, T, S]"""
     batch, heads, targets, sources = attn.shape
     rows, width = u.shape[1], u.shape[2]
     tiles = (sources + COLUMNS - 1) // COLUMNS
@@ -163,44 +167,33 @@ def _fused(attn, f, u, r, own, found):
         columns = min(COLUMNS, sources - j0)
         f_step = batch * sources * width
         a = np.zeros((heads, ROWS, COLUMNS), attn.dtype)
-        some = np.zeros(COLUMNS, attn.dtype)  # attention to each source, of all heads and rows
+        total = np.zeros(COLUMNS, attn.dtype)  # attention to each source, of all heads and rows
         out = np.zeros(ROWS, attn.dtype)
         for i in range(0, targets, ROWS):
             real = min(ROWS, targets - i)
-            some[:] = 0
+            total[:] = 0
             for h in range(heads):
                 for row in range(ROWS):
-                    line = attn[
-                        b, h, min(i + row, targets - 1)
-                    ]  # rows behind the last are not stored
+                    line = attn[b, h, min(i + row, targets - 1)]  # rows past the end are dropped
                     for k in range(columns):
                         a[h, row, k] = line[j0 + k]
-                        some[k] += abs(line[j0 + k])
+                        total[k] += abs(line[j0 + k])
             for k in range(columns):
                 f_at = (b * sources + j0 + k) * width
-                if some[k] != 0:
+                if total[k] != 0:
                     _closer_rows(a, k, f, f_at, f_step, u, r, (b * rows + i) * width, width, out)
                 else:
                     out[:] = 0
                 for row in range(real):
-                    found[b, i + row, j0 + k] = out[row]
+                    closer[b, i + row, j0 + k] = out[row]
             for row in range(real):
                 k = own[b, i + row] - j0
                 if 0 <= k < columns:
                     f_at = (b * sources + j0 + k) * width
-                    _closer_own(
-                        a,
-                        row * COLUMNS + k,
-                        f,
-                        f_at,
-                        f_step,
-                        u,
-                        r,
-                        (b * rows + i + row) * width,
-                        width,
-                        out,
-                    )
-                    found[b, i + row, j0 + k] = out[0]
+                    a_at = row * COLUMNS + k
+                    at = (b * rows + i + row) * width
+                    _closer_own(a, a_at, f, f_at, f_step, u, r, at, width, out)
+                    closer[b, i + row, j0 + k] = out[0]
 
 
 _fused._cache = KernelCache(__file__)
@@ -217,7 +210,7 @@ def ready(device: torch.device, dtype: torch.dtype) -> None:
 
 
 def _refuse_fork() -> None:
-    """numba ends a process that was forked after its threads had run, without a word to Python."""
+    """numba kills a process that was forked after its threads had run, without an exception."""
     if _processes and _processes[0] != os.getpid():
         raise AltiError("this process was forked from one that has run it; spawn processes instead")
 
@@ -231,23 +224,24 @@ def proximity(block: Block, p: int) -> Tensor:
     weight = pad(block.weight, (0, right)) if right else block.weight
     rows = [pad(x, (0, right, 0, below)) if right or below else x for x in (u, r)]
     own = torch.full((batch, targets), -1) if block.cross else block.own_columns()
-    found = torch.empty(batch, targets, sources, dtype=u.dtype)
+    closer = torch.empty(batch, targets, sources, dtype=u.dtype)
     arrays = [x.contiguous().numpy() for x in (block.attn, *rows, own)]
     texts = max(1, VECTORS // (heads * sources * weight.shape[-1]))
     with _running, _torch_threads_kept():
         for start in range(0, batch, texts):
-            some = slice(start, start + texts)
-            f = _vectors(block.value[some], weight)
-            attn, u_rows, r_rows, own_rows = (array[some] for array in arrays)
-            _fused(attn, f.numpy(), u_rows, r_rows, own_rows, found[some].numpy())
-    return torch.cat([found, closeness(u, p)(r[:, :, None])], dim=-1) if block.cross else found
+            chunk = slice(start, start + texts)
+            f = _vectors(block.value[chunk], weight)
+            attn, u_rows, r_rows, own_rows = (array[chunk] for array in arrays)
+            _fused(attn, f.numpy(), u_rows, r_rows, own_rows, closer[chunk].numpy())
+    return torch.cat([closer, closeness(u, p)(r[:, :, None])], dim=-1) if block.cross else closer
 
 
 @contextmanager
 def _torch_threads_kept() -> Iterator[None]:
-    """numba takes as many threads as torch does; its pool sets OpenMP's number, which is torch's too."""
+    """numba uses as many threads as torch; its pool sets OpenMP's number, which is torch's too."""
     _processes[:] = [os.getpid()]
-    threads, own = torch.get_num_threads(), numba.get_num_threads()
+    threads = torch.get_num_threads()
+    own = numba.get_num_threads()
     try:
         numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
         yield
@@ -260,16 +254,14 @@ def _torch_threads_kept() -> Iterator[None]:
 def _vectors(value: Tensor, weight: Tensor) -> Tensor:
     """f[h,j] = v[h,j] W[h], all texts side by side: [H, B · S, D].
 
-    The memory is kept: to take it anew for every layer would cost more than the product.
+    The memory is kept: allocating it for every layer would cost more than the product.
     """
     batch, heads, sources, _ = value.shape
     shape = (heads, batch * sources, weight.shape[-1])
     count = math.prod(shape)
     kept = _kept.get(value.dtype)
     if kept is None or len(kept) < count:
-        with torch.inference_mode(
-            False
-        ):  # a buffer made in that mode could not be written outside of it
+        with torch.inference_mode(False):  # else it could not be written outside of that mode
             kept = torch.empty(count, dtype=value.dtype)
         if count <= KEPT:
             _kept[value.dtype] = kept

@@ -1,4 +1,4 @@
-"""The definition: every T_ij is written to memory. [B, T, S, D] numbers, so for tests and for reading."""
+"""The definition: writes every T_ij to memory, [B, T, S, D] numbers; for tests and for reading."""
 
 import torch
 from torch import Tensor
@@ -8,7 +8,7 @@ from alti.read.block import Block
 
 
 def parts(block: Block) -> Tensor:
-    """T_ij of a block, materialised: [B, T, S, D], or [B, T, S + 1, D] for cross-attention, the residual last.
+    """T_ij of a block, materialised: [B, T, S, D]; cross-attention has one more, the residual.
 
     Their sum over j plus `block.bias` is `block.output`.
     """
@@ -30,5 +30,5 @@ def proximity(block: Block, p: int) -> Tensor:
 
 def lengths(block: Block) -> Tensor:
     """‖T_ij‖₂."""
-    found: Tensor = vector_norm(parts(block), dim=-1)
-    return found
+    sizes: Tensor = vector_norm(parts(block), dim=-1)
+    return sizes

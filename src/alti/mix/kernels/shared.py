@@ -1,11 +1,11 @@
 """What the kernels share: the pieces they read, and the entries where the residual comes in.
 
 In units of 1 / scale_i, a positive factor per row:  u_i = y_i / s_i,  f[h,j] = v[h,j] W[h],
-t_ij = Σ_h A[h,i,j] f[h,j], plus r_i / s_i where j is the row's own token (or in a last column, for cross-attention).
+t_ij = Σ_h A[h,i,j] f[h,j], plus r_i / s_i where j is the row's own token (or in a last column, for
+cross-attention).
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -35,7 +35,7 @@ def closeness(u: Tensor, p: int) -> Measure:
 
 
 def own_vectors(block: Block) -> Tensor:
-    """t_ij of the entry that holds the residual: the row's own token, or the residual alone. [B, T, D]"""
+    """t_ij of the entry that holds the residual: the row's own token's, or its own: [B, T, D]"""
     residual = block.residual / block.scale[..., None]
     if block.cross:
         return residual
@@ -46,30 +46,9 @@ def own_vectors(block: Block) -> Tensor:
     return (weights * values).transpose(1, 2).flatten(2) @ block.weight.flatten(0, 1) + residual
 
 
-def with_residual(block: Block, found: Tensor, measure: Measure) -> Tensor:
+def with_residual(block: Block, measured: Tensor, measure: Measure) -> Tensor:
     """Entries of attention alone [B, T, S], completed by those that the residual is part of."""
     mine = measure(own_vectors(block)[:, :, None])  # [B, T, 1]
     if block.cross:
-        return torch.cat([found, mine], dim=-1)
-    return found.scatter_(-1, block.own_columns()[..., None], mine)
-
-
-def thinned(block: Block, p: int, tol: float) -> Block:
-    """The block without attention that can change no normalised row by more than `tol` in the ℓ1 norm.
-
-    c_ij ≤ Σ_h A[h,i,j] ‖f[h,j]‖ (ℓp norm, in units of u). What is left out of a row is at most tol / 2 of the entry
-    that holds its residual, so at most tol / 2 of the row; and a row that loses a share φ changes by 2 φ when it is
-    divided by its new sum.
-    """
-    u = block.output / block.scale[..., None]
-    kept = closeness(u, p)(own_vectors(block)[:, :, None]).clamp_min(0)  # [B, T, 1]
-    grams = block.weight @ block.weight.transpose(-1, -2)  # [H, d, d]
-    squares = torch.einsum("bhsd,hde,bhse->bhs", block.value, grams, block.value).clamp_min(
-        0
-    )  # ‖f‖₂²
-    lengths = squares.sqrt() * (u.shape[-1] ** 0.5 if p == 1 else 1.0)  # ‖f‖₁ ≤ √D ‖f‖₂
-    bound = torch.einsum("bhts,bhs->bts", block.attn, lengths)
-    small = bound <= 0.5 * tol * kept / bound.shape[-1]
-    if not block.cross:
-        small.scatter_(-1, block.own_columns()[..., None], False)
-    return replace(block, attn=block.attn.masked_fill(small[:, None], 0))
+        return torch.cat([measured, mine], dim=-1)
+    return measured.scatter_(-1, block.own_columns()[..., None], mine)

@@ -1,13 +1,15 @@
 """Fused tiles on a GPU: tensor cores sum over the heads, everything else stays in registers.
 
-One program of `_kernel` owns BI target rows and a slice of the width, two halves of BD, holds that part of u in
-registers and goes through BJ source tokens: u minus the rows' attention [BI, H] times the source's vectors [H, BD] in
-one tensor-core step a half, then its absolute values summed and taken from those of u. Sources before the first and
-after the last tile with any attention (causal, padding, windows) are skipped. `_turn`, `_largest` and `_vectors` lay
-its operands out; `_finish` adds up the slices, computes the entries that the residual is part of, and divides the rows.
+One program of `_kernel` owns BI target rows and a slice of the width, two halves of BD, holds that
+part of u in registers and goes through BJ source tokens: u minus the rows' attention [BI, H] times
+the source's vectors [H, BD] in one tensor-core step a half, then the sum of its absolute values is
+subtracted from that of u. Sources before the first and after the last tile with any attention
+(causal, padding, windows) are skipped. `_turn`, `_largest` and `_vectors` lay out its operands;
+`_finish` adds up the slices, computes the entries that the residual is part of, and divides the
+rows.
 
-Attention and vectors enter the tensor cores as float16, scaled so that they cannot overflow; sums are float32, and
-short: a difference is taken per slice, so that no two large sums are subtracted.
+Attention and vectors enter the tensor cores as float16, scaled so that they cannot overflow; sums
+are float32, and short: a difference is taken per slice, so that no two large sums are subtracted.
 """
 
 import torch
@@ -22,8 +24,9 @@ __all__ = ["contributions", "ready"]
 
 BI, BD, STAGES = 64, 64, 3
 BJ, SHORT, FEW = (32, 64, 128), 128, 1024  # for short texts, for few programs, and else
-# Two warps, since four take Hopper's instruction for warp groups, which writes over u: a copy of it for every source.
-# But that one reads its operands from shared memory, and more than 32 heads fill the registers.
+# Two warps: four would use Hopper's instruction for warp groups, which overwrites u and so needs a
+# copy of it for every source. But that one reads its operands from shared memory, and more than 32
+# heads fill the registers.
 WARPS = {True: 4, False: 2}
 TI, TJ = 16, 32  # tile of _turn
 VS, VD = 64, 128  # tile of _vectors
@@ -33,28 +36,25 @@ LARGEST: tl.constexpr = tl.constexpr(2.0**15)  # of a float16, nearly
 
 
 @triton.jit
-def _largest(v_ptr, w_ptr, out_ptr, B, H, S, K, D, d, v_b, v_h, v_s, v_d, w_k, w_o, VS: tl.constexpr,
-             WIDTH: tl.constexpr, LK: tl.constexpr, VD: tl.constexpr):  # fmt: skip
-    """value [B, H, S, d], weight [K, D] -> max|v| and max|W| of every program's share of tiles: out [2, programs]."""
+def _largest(v_ptr, w_ptr, out_ptr, B, H, S, K, D, d, v_b, v_h, v_s, v_d, w_k, w_o,
+             VS: tl.constexpr, WIDTH: tl.constexpr, LK: tl.constexpr,
+             VD: tl.constexpr):  # fmt: skip
+    """value [B, H, S, d], weight [K, D] -> max|v|, max|W| of each program's tiles [2, programs]"""
     share, shares, k = tl.program_id(0), tl.num_programs(0), tl.arange(0, WIDTH)[None, :]
     tiles = tl.cdiv(S, VS)
     most = tl.zeros([VS, WIDTH], dtype=tl.float32)
     for tile in range(share, B * H * tiles, shares):
-        b, h, s = (
-            (tile // tiles // H).to(tl.int64),
-            tile // tiles % H,
-            tile % tiles * VS + tl.arange(0, VS)[:, None],
-        )
+        b = (tile // tiles // H).to(tl.int64)
+        h = tile // tiles % H
+        s = tile % tiles * VS + tl.arange(0, VS)[:, None]
         v_at = v_ptr + b * v_b + h * v_h + s.to(tl.int64) * v_s + k * v_d
         most = tl.maximum(most, tl.abs(tl.load(v_at, mask=(s < S) & (k < d), other=0.0)))
     tl.store(out_ptr + share, tl.max(tl.max(most, 1), 0))
     tiles = tl.cdiv(D, VD)
     most = tl.zeros([LK, VD], dtype=tl.float32)
     for tile in range(share, tl.cdiv(K, LK) * tiles, shares):
-        i, o = (
-            tile // tiles * LK + tl.arange(0, LK)[:, None],
-            tile % tiles * VD + tl.arange(0, VD)[None, :],
-        )
+        i = tile // tiles * LK + tl.arange(0, LK)[:, None]
+        o = tile % tiles * VD + tl.arange(0, VD)[None, :]
         w_at = w_ptr + i.to(tl.int64) * w_k + o * w_o
         most = tl.maximum(most, tl.abs(tl.load(w_at, mask=(i < K) & (o < D), other=0.0)))
     tl.store(out_ptr + shares + share, tl.max(tl.max(most, 1), 0))
@@ -62,34 +62,37 @@ def _largest(v_ptr, w_ptr, out_ptr, B, H, S, K, D, d, v_b, v_h, v_s, v_d, w_k, w
 
 @triton.jit
 def _unit(sizes_ptr, D, SHARES: tl.constexpr):
-    """A power of two that f = v W and v are divided by: |f| ≤ D · max|v| · max|W|, so neither overflows a float16."""
+    """A power of two to divide f = v W and v by, so that neither overflows a float16.
+
+    |f| ≤ D · max|v| · max|W|.
+    """
     share = tl.arange(0, SHARES)
     v, w = tl.max(tl.load(sizes_ptr + share), 0), tl.max(tl.load(sizes_ptr + SHARES + share), 0)
     return tl.exp2(tl.ceil(tl.log2(tl.maximum(v * tl.maximum(D * w, 1.0) / LARGEST, 1e-30))))
 
 
 @triton.jit
-def _turn(a_ptr, out_ptr, some_ptr, H, T, S, a_b, a_h, a_t, a_s, PADDED: tl.constexpr, TI: tl.constexpr,
-          TJ: tl.constexpr):  # fmt: skip
-    """attn [B, H, T, S] -> −attn [B, S, T, PADDED] in float16, and whether a tile holds any attention."""
+def _turn(a_ptr, out_ptr, occupied_ptr, H, T, S, a_b, a_h, a_t, a_s, PADDED: tl.constexpr,
+          TI: tl.constexpr, TJ: tl.constexpr):  # fmt: skip
+    """attn [B, H, T, S] -> −attn [B, S, T, PADDED] in float16, and whether a tile has attention."""
     tile_j, tile_i, b = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
-    j, i, h = tile_j * TJ + tl.arange(0, TJ), tile_i * TI + tl.arange(0, TI), tl.arange(0, PADDED)
-    j, i, h = (
-        j[:, None, None].to(tl.int64),
-        i[None, :, None].to(tl.int64),
-        h[None, None, :].to(tl.int64),
-    )
+    j = (tile_j * TJ + tl.arange(0, TJ))[:, None, None].to(tl.int64)
+    i = (tile_i * TI + tl.arange(0, TI))[None, :, None].to(tl.int64)
+    h = tl.arange(0, PADDED)[None, None, :].to(tl.int64)
     inside = (j < S) & (i < T)
     a = tl.load(a_ptr + b * a_b + h * a_h + i * a_t + j * a_s, mask=inside & (h < H), other=0.0)
     tl.store(out_ptr + ((b * S + j) * T + i) * PADDED + h, (-a).to(tl.float16), mask=inside)
-    some = (tl.max(tl.max(tl.max(a, 2), 1), 0) > 0).to(tl.int32)
-    tl.store(some_ptr + (b * tl.num_programs(0) + tile_j) * tl.num_programs(1) + tile_i, some)
+    occupied = (tl.max(tl.max(tl.max(a, 2), 1), 0) > 0).to(tl.int32)
+    tl.store(
+        occupied_ptr + (b * tl.num_programs(0) + tile_j) * tl.num_programs(1) + tile_i, occupied
+    )
 
 
 @triton.jit
-def _vectors(v_ptr, w_ptr, sizes_ptr, unit_ptr, out_ptr, B, S, D, d, v_b, v_h, v_s, v_d, w_h, w_d, w_o,
-             VS: tl.constexpr, VD: tl.constexpr, WIDTH: tl.constexpr, SHARES: tl.constexpr):  # fmt: skip
-    """value [B, H, S, d], weight [H, d, D] -> f [H, B, S, D] in float16, divided by _unit, which is kept."""
+def _vectors(v_ptr, w_ptr, sizes_ptr, unit_ptr, out_ptr, B, S, D, d, v_b, v_h, v_s, v_d, w_h, w_d,
+             w_o, VS: tl.constexpr, VD: tl.constexpr, WIDTH: tl.constexpr,
+             SHARES: tl.constexpr):  # fmt: skip
+    """value [B, H, S, d], weight [H, d, D] -> f [H, B, S, D] in float16, divided by _unit"""
     unit = _unit(sizes_ptr, D, SHARES)
     if (tl.program_id(0) == 0) & (tl.program_id(1) == 0) & (tl.program_id(2) == 0):
         tl.store(unit_ptr, unit)
@@ -128,11 +131,11 @@ def _distance(a, f_left, f_right, u_left, u_right):
 
 @triton.jit
 def _kernel(
-    a_ptr, f_ptr, y_ptr, scale_ptr, unit_ptr, out_ptr, some_ptr, B, T, S, D, y_b, y_t, s_b, s_t,
+    a_ptr, f_ptr, y_ptr, scale_ptr, unit_ptr, out_ptr, occupied_ptr, B, T, S, D, y_b, y_t, s_b, s_t,
     HEADS: tl.constexpr, PADDED: tl.constexpr, BI: tl.constexpr, BJ: tl.constexpr, BD: tl.constexpr,
     TI: tl.constexpr, TJ: tl.constexpr,
 ):  # fmt: skip
-    """out [slices, B, S, T]: each program writes its slice's share, so nothing depends on the order of programs."""
+    """out [slices, B, S, T]: each program writes its own share, so their order does not matter."""
     slices = tl.cdiv(D, 2 * BD)
     part, tile_i = tl.program_id(0) % slices, tl.program_id(0) // slices
     tile_j, b = tl.program_id(1), tl.program_id(2).to(tl.int64)
@@ -143,12 +146,9 @@ def _kernel(
     turned_j = (tile_j * (BJ // TJ) + tl.arange(0, BJ // TJ))[:, None]
     turned_i = (tile_i * (BI // TI) + tl.arange(0, BI // TI))[None, :]
     across, down = tl.cdiv(S, TJ), tl.cdiv(T, TI)
-    some = tl.load(
-        some_ptr + (b * across + turned_j) * down + turned_i,
-        mask=(turned_j < across) & (turned_i < down),
-        other=0,
-    )
-    held, tiles = tl.max(some, 1) > 0, tl.arange(0, BJ // TJ)
+    occupied_at = occupied_ptr + (b * across + turned_j) * down + turned_i
+    occupied = tl.load(occupied_at, mask=(turned_j < across) & (turned_i < down), other=0)
+    held, tiles = tl.max(occupied, 1) > 0, tl.arange(0, BJ // TJ)
     first = j0 + tl.min(tl.where(held, tiles, BJ // TJ), 0) * TJ
     last = tl.minimum(j0 + tl.max(tl.where(held, tiles + 1, 0), 0) * TJ, j1)
     j = j0 + tl.arange(0, BJ)
@@ -158,28 +158,23 @@ def _kernel(
     if first < last:
         left, right = (d < D)[None, :], (d + BD < D)[None, :]
         y_at = y_ptr + b * y_b + i[:, None].to(tl.int64) * y_t + d[None, :]
-        scale = tl.load(scale_ptr + b * s_b + i * s_t, mask=rows, other=1.0)[:, None] * tl.load(
-            unit_ptr
-        )
+        scale = tl.load(scale_ptr + b * s_b + i * s_t, mask=rows, other=1.0)[:, None]
+        scale *= tl.load(unit_ptr)
         u_left = tl.load(y_at, mask=rows[:, None] & left, other=0.0) / scale
         u_right = tl.load(y_at + BD, mask=rows[:, None] & right, other=0.0) / scale
         out_row += (first - j0) * T
         a_row = a_ptr + ((b * S + first) * T + i[:, None]) * PADDED + h[None, :]
         f_row = f_ptr + ((h[:, None].to(tl.int64) * B + b) * S + first) * D + d[None, :]
         left, right = (h < HEADS)[:, None] & left, (h < HEADS)[:, None] & right
-        # Σ|u| in the very order of Σ|u − t|, so that no attention gives 0 exactly: a product with what is not loaded
+        # Σ|u| in the very order of Σ|u − t|, so that no attention gives exactly 0: a product with 0
         none = tl.load(a_row, mask=rows[:, None] & (T < 0), other=0.0)
-        f_left, f_right = (
-            tl.load(f_row, mask=left, other=0.0),
-            tl.load(f_row + BD, mask=right, other=0.0),
-        )
+        f_left = tl.load(f_row, mask=left, other=0.0)
+        f_right = tl.load(f_row + BD, mask=right, other=0.0)
         whole = _distance(none, f_left, f_right, u_left, u_right)
         for _ in range(first, last):
             a = tl.load(a_row, mask=rows[:, None], other=0.0)
-            f_left, f_right = (
-                tl.load(f_row, mask=left, other=0.0),
-                tl.load(f_row + BD, mask=right, other=0.0),
-            )
+            f_left = tl.load(f_row, mask=left, other=0.0)
+            f_right = tl.load(f_row + BD, mask=right, other=0.0)
             tl.store(out_row, whole - _distance(a, f_left, f_right, u_left, u_right), mask=rows)
             a_row += T * PADDED
             f_row += D
@@ -188,11 +183,12 @@ def _kernel(
 
 @triton.jit
 def _finish(
-    part_ptr, attn_ptr, f_ptr, y_ptr, r_ptr, scale_ptr, unit_ptr, own_ptr, mask_ptr, out_ptr, B, T, S, D,
-    a_b, a_h, a_t, a_s, y_b, y_t, r_b, r_t, s_b, s_t, o_b, o_t, m_b, m_t, HEADS: tl.constexpr, SLICES: tl.constexpr,
-    OWN: tl.constexpr, MASKED: tl.constexpr, FI: tl.constexpr, FJ: tl.constexpr, FD: tl.constexpr,
+    part_ptr, attn_ptr, f_ptr, y_ptr, r_ptr, scale_ptr, unit_ptr, own_ptr, mask_ptr, out_ptr, B, T,
+    S, D, a_b, a_h, a_t, a_s, y_b, y_t, r_b, r_t, s_b, s_t, o_b, o_t, m_b, m_t,
+    HEADS: tl.constexpr, SLICES: tl.constexpr, OWN: tl.constexpr, MASKED: tl.constexpr,
+    FI: tl.constexpr, FJ: tl.constexpr, FD: tl.constexpr,
 ):  # fmt: skip
-    """part [slices, B, S, T] -> out [B, S, T] (S + 1 where the residual is behind): rows i that sum to 1."""
+    """part [slices, B, S, T] -> out [B, S, T], or S + 1 with the residual last: rows i sum to 1"""
     b, i = tl.program_id(1).to(tl.int64), (tl.program_id(0) * FI + tl.arange(0, FI)).to(tl.int64)
     rows = i < T
     scale = tl.load(scale_ptr + b * s_b + i * s_t, mask=rows, other=1.0) * tl.load(unit_ptr)
@@ -203,20 +199,15 @@ def _finish(
     for d0 in range(0, D, FD):
         d = d0 + tl.arange(0, FD)
         inside = rows[:, None] & (d < D)[None, :]
-        u = (
-            tl.load(y_ptr + b * y_b + i[:, None] * y_t + d[None, :], mask=inside, other=0.0)
-            / scale[:, None]
-        )
-        t = (
-            tl.load(r_ptr + b * r_b + i[:, None] * r_t + d[None, :], mask=inside, other=0.0)
-            / scale[:, None]
-        )
+        y_at = y_ptr + b * y_b + i[:, None] * y_t + d[None, :]
+        r_at = r_ptr + b * r_b + i[:, None] * r_t + d[None, :]
+        u = tl.load(y_at, mask=inside, other=0.0) / scale[:, None]
+        t = tl.load(r_at, mask=inside, other=0.0) / scale[:, None]
         if OWN != "behind":
             for head in tl.static_range(HEADS):
                 h = b * 0 + head  # int64
-                a = tl.load(
-                    attn_ptr + b * a_b + h * a_h + i * a_t + column * a_s, mask=rows, other=0.0
-                )
+                a_at = attn_ptr + b * a_b + h * a_h + i * a_t + column * a_s
+                a = tl.load(a_at, mask=rows, other=0.0)
                 f_at = f_ptr + (((h * B + b) * S) + column[:, None]) * D + d[None, :]
                 t += a[:, None] * tl.load(f_at, mask=inside, other=0.0).to(tl.float32)
         mine += tl.sum(tl.abs(u) - tl.abs(u - t), 1)
@@ -232,14 +223,10 @@ def _finish(
         inside = (j < S)[:, None] & rows[None, :]
         c = tl.zeros([FJ, FI], dtype=tl.float32)
         for part in tl.static_range(SLICES):
-            c += tl.load(
-                part_ptr + ((part * B + b) * S + j[:, None]) * T + i[None, :],
-                mask=inside,
-                other=0.0,
-            )
-        c = tl.where(
-            (j[:, None] == column[None, :]) & inside, mine[None, :], tl.where(c < 0, 0.0, c)
-        )
+            part_at = part_ptr + ((part * B + b) * S + j[:, None]) * T + i[None, :]
+            c += tl.load(part_at, mask=inside, other=0.0)
+        own = (j[:, None] == column[None, :]) & inside
+        c = tl.where(own, mine[None, :], tl.where(c < 0, 0.0, c))
         total += tl.sum(c, 0)
         tl.store(out_ptr + (b * columns + j[:, None]) * T + i[None, :], c, mask=inside)
     if OWN == "behind":
@@ -259,7 +246,7 @@ def _finish(
 
 
 def contributions(block: Block) -> Tensor:
-    """ALTI's map of a block: `alti.contributions` with p = 1, from its parts to the divided rows."""
+    """ALTI's map of a block: `alti.contributions` with p = 1, its rows divided."""
     with torch.cuda.device(block.attn.device):
         unit, f = _operands(block.value, block.weight)
         y, r = lined(block.output), lined(block.residual)
@@ -275,13 +262,13 @@ def _operands(value: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     sizes = torch.empty(2 * SHARES + 1, dtype=torch.float32, device=value.device)
     unit = sizes[-1:]
     _largest[SHARES,](
-        value, flat, sizes, batch, heads, sources, len(flat), out, width, *value.stride(), *flat.stride(), VS, padded,
-        LK, VD, num_warps=4,
+        value, flat, sizes, batch, heads, sources, len(flat), out, width, *value.stride(),
+        *flat.stride(), VS, padded, LK, VD, num_warps=4,
     )  # fmt: skip
     f = torch.empty(heads, batch, sources, out, dtype=torch.float16, device=value.device)
     _vectors[cdiv(out, VD) * cdiv(sources, VS), batch, heads](
-        value, weight, sizes, unit, f, batch, sources, out, width, *value.stride(), *weight.stride(), VS, VD, padded,
-        SHARES, num_warps=4,
+        value, weight, sizes, unit, f, batch, sources, out, width, *value.stride(),
+        *weight.stride(), VS, VD, padded, SHARES, num_warps=4,
     )  # fmt: skip
     return unit, f
 
@@ -291,14 +278,16 @@ def _turned(attn: Tensor) -> tuple[Tensor, Tensor]:
     batch, heads, targets, sources = attn.shape
     tiles, padded = (cdiv(sources, TJ), cdiv(targets, TI)), max(16, power_of_2(heads))
     a = torch.empty(batch, sources, targets, padded, dtype=torch.float16, device=attn.device)
-    some = torch.empty(batch, *tiles, dtype=torch.int32, device=attn.device)
+    occupied = torch.empty(batch, *tiles, dtype=torch.int32, device=attn.device)
     _turn[*tiles, batch](
-        attn, a, some, heads, targets, sources, *attn.stride(), padded, TI, TJ, num_warps=4
+        attn, a, occupied, heads, targets, sources, *attn.stride(), padded, TI, TJ, num_warps=4
     )
-    return a, some
+    return a, occupied
 
 
-def _fused(a: Tensor, some: Tensor, f: Tensor, y: Tensor, scale: Tensor, unit: Tensor) -> Tensor:
+def _fused(
+    a: Tensor, occupied: Tensor, f: Tensor, y: Tensor, scale: Tensor, unit: Tensor
+) -> Tensor:
     """Attention alone, a part of the width each: [slices, B, S, T]."""
     batch, sources, targets, padded = a.shape
     slices = cdiv(f.shape[-1], 2 * BD)
@@ -307,8 +296,9 @@ def _fused(a: Tensor, some: Tensor, f: Tensor, y: Tensor, scale: Tensor, unit: T
     few = batch * tiles * cdiv(sources, BJ[-1]) < FEW
     bj = BJ[0] if sources <= SHORT else BJ[1] if few else BJ[2]
     _kernel[tiles, cdiv(sources, bj), batch](
-        a, f, y, scale, unit, out, some, batch, targets, sources, f.shape[-1], *y.stride()[:2], *scale.stride(),
-        len(f), padded, BI, bj, BD, TI, TJ, num_warps=WARPS[padded > 32], num_stages=STAGES,
+        a, f, y, scale, unit, out, occupied, batch, targets, sources, f.shape[-1], *y.stride()[:2],
+        *scale.stride(), len(f), padded, BI, bj, BD, TI, TJ, num_warps=WARPS[padded > 32],
+        num_stages=STAGES,
     )  # fmt: skip
     return out
 
@@ -321,8 +311,9 @@ def _finished(block: Block, f: Tensor, y: Tensor, r: Tensor, unit: Tensor, parts
     columns = block.scale if block.own is None else block.own
     mask = block.scale if block.mask is None else block.mask
     _finish[cdiv(targets, FI), batch](
-        parts, block.attn, f, y, r, block.scale, unit, columns, mask, out, batch, targets, sources, f.shape[-1],
-        *block.attn.stride(), *y.stride()[:2], *r.stride()[:2], *block.scale.stride(), *columns.stride(),
-        *mask.stride(), len(f), slices, own, block.mask is not None, FI, FJ, FD, num_warps=4,
+        parts, block.attn, f, y, r, block.scale, unit, columns, mask, out, batch, targets, sources,
+        f.shape[-1], *block.attn.stride(), *y.stride()[:2], *r.stride()[:2], *block.scale.stride(),
+        *columns.stride(), *mask.stride(), len(f), slices, own, block.mask is not None, FI, FJ, FD,
+        num_warps=4,
     )  # fmt: skip
     return out.transpose(1, 2)

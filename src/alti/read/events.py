@@ -1,0 +1,158 @@
+"""The events of one forward pass: attention was computed, a module of a site was called.
+
+A reader subclasses `Reader` and says in `hooks` which events it wants. Attention is captured at
+transformers' attention interface or, in families that do not use it, at the two modules that
+`Site.probs` and `Site.value` name.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+from transformers import PreTrainedModel
+
+from alti._errors import DecompositionError
+from alti.families import Site
+from alti.read.attention_hook import capturing_attention, is_listening
+from alti.read.modules import stacks_of
+from alti.read.norms import Call
+
+Attention = tuple[Tensor, Tensor]  # probabilities [B, H, T, S] and values [B, H, S, d]
+
+
+class Reader:
+    """Reads forward passes of one model; handlers run only in the thread that started the pass."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.model = model
+        self.name: str = model.config.model_type
+        self.stacks = stacks_of(model)
+        self.layer: nn.Module | None = None  # the one that is running
+        self.calls: dict[str, Call] = {}  # at the site that is running, by field of Site
+        self.captured: Attention | None = None  # at the interface, and not yet claimed
+        self.count = 0  # sites that are complete
+
+    def hooks(self) -> Iterator[RemovableHandle]:
+        """Register what this reader wants to see."""
+        raise NotImplementedError
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """The model may be run in here; afterwards its hooks and its attention are as before."""
+        # autocast would round our own products too
+        exact = torch.autocast(self.model.device.type, enabled=False)
+        with exact, capturing_attention(self.model, self), ExitStack() as registered:
+            for handle in self.hooks():
+                registered.callback(handle.remove)
+            yield
+
+    def before_attention(
+        self, query: Tensor, key: Tensor, value: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        return query, key, value
+
+    def after_attention(self, probs: Tensor, value: Tensor) -> None:
+        if self.captured is not None:
+            raise DecompositionError(
+                f"{self.name} block {self.count}: attention was computed again before the block "
+                f"was complete; in alti.FAMILIES[{self.name!r}] a site is missing, or its norm, "
+                "then or parallel comes too late"
+            )
+        self.captured = probs, value
+
+    def claim_attention(self, site: Site) -> Attention | None:
+        """The attention of the site that is running, which can be claimed once; None: not seen."""
+        if site.probs and site.value:
+            probs = self.calls.get("probs")
+            value = self.calls.get("value")
+            if probs is None or value is None:
+                return None
+            split = split_values(site, value.output, probs.output.shape[1])
+            return probs.output, split[..., site.value_part[0], :].transpose(1, 2)
+        captured = self.captured
+        self.captured = None
+        return captured
+
+    def record(self, layer: nn.Module, site: Site, field: str) -> RemovableHandle:
+        """Keep the calls of the module that a field of a site names."""
+
+        def keep(call: Call) -> None:
+            self.calls[field] = call
+
+        return self.after(layer, getattr(site, field), keep)
+
+    # Hooks. What a handler returns replaces the model's tensor; None leaves it.
+    # Modules can be shared between layers: only those of the running layer are reported.
+
+    def at_start(self, layer: nn.Module, handle: Callable[[Tensor], Any]) -> RemovableHandle:
+        """A layer starts: handle(its hidden states)."""
+
+        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if not is_listening(self):
+                return None
+            self.layer = layer
+            return with_hidden_states(args, kwargs, handle)
+
+        return layer.register_forward_pre_hook(hook, with_kwargs=True)
+
+    def at_end(self, module: nn.Module, handle: Callable[[Any], Any]) -> RemovableHandle:
+        """A layer, or the model, ends: handle(its output)."""
+
+        def hook(module: nn.Module, args: Any, output: Any) -> Any:
+            return handle(output) if is_listening(self) else None
+
+        return module.register_forward_hook(hook)
+
+    def before(self, layer: nn.Module, path: str, handle: Callable[[Any], Any]) -> RemovableHandle:
+        """A module of a layer is about to be called: handle(its input, or None)."""
+
+        def hook(module: nn.Module, args: tuple[Any, ...]) -> Any:
+            if not is_listening(self) or self.layer is not layer:
+                return None
+            changed = handle(args[0] if args else None)
+            return None if changed is None else (changed, *args[1:])
+
+        return layer.get_submodule(path).register_forward_pre_hook(hook)
+
+    def after(self, layer: nn.Module, path: str, handle: Callable[[Call], Any]) -> RemovableHandle:
+        """A module of a layer was called."""
+
+        def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
+            if not is_listening(self) or self.layer is not layer:
+                return None
+            return handle(Call(module, args[0], output))
+
+        return layer.get_submodule(path).register_forward_hook(hook)
+
+    def anywhere(self, module: nn.Module, handle: Callable[[Call], Any]) -> RemovableHandle:
+        """A module was called, inside a layer or not."""
+
+        def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
+            return handle(Call(module, args[0], output)) if is_listening(self) else None
+
+        return module.register_forward_hook(hook)
+
+
+def split_values(site: Site, output: Tensor, heads: int) -> Tensor:
+    """The output of the module that `site.value` names, by head and part: [B, S, H, parts, d]."""
+    return output.reshape(*output.shape[:2], heads, site.value_part[1], -1)
+
+
+def with_hidden_states(
+    args: tuple[Any, ...], kwargs: dict[str, Any], change: Callable[[Tensor], Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """A layer's arguments with its hidden states changed; None where `change` returns None."""
+    changed = change(args[0] if args else kwargs["hidden_states"])
+    if changed is None:
+        return None
+    if args:
+        return (changed, *args[1:]), kwargs
+    return args, {**kwargs, "hidden_states": changed}
+
+
+def first_of(output: Any) -> Any:
+    """The hidden states that a layer returns, alone or as the first of a tuple."""
+    return output[0] if isinstance(output, tuple) else output
