@@ -423,3 +423,38 @@ def test_weights_made_in_inference_mode_are_read(method):
     with torch.inference_mode():
         model = tiny.speaking("bert", CLASSIFIER)
     alti.explain(model, tiny.tokenizer(), "a long film", method=method)
+
+
+@pytest.mark.parametrize(
+    ("family", "path"), [("bert", "embeddings"), ("bert", "embeddings.LayerNorm"), ("gpt2", "wte")]
+)
+@pytest.mark.parametrize("how", [reversing, averaging])
+def test_what_happens_before_the_first_layer_is_checked(how, family, path):
+    model = tiny.build(family)
+    model.get_submodule(path).register_forward_hook(how)
+    with pytest.raises(alti.DecompositionError, match="what enters layer 0 at position"):
+        alti.check(model, tiny.inputs(model))
+
+
+def test_texts_of_a_batch_do_not_see_each_other():
+    model = tiny.build("bert")
+    model.encoder.layer[0].register_forward_hook(
+        lambda module, args, output: replaced(
+            output, output[0].roll(1, 0) if isinstance(output, tuple) else output.roll(1, 0)
+        )
+    )
+    with pytest.raises(alti.DecompositionError, match="depends on other positions"):
+        alti.check(model, tiny.inputs(model))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("family", ["llama", "bert", "gpt_neox", "t5"])
+def test_attention_that_adds_nothing_is_no_alarm(family, dtype):
+    """Pruned attention, or blocks that were added and not trained yet."""
+    model = tiny.build(family, dtype=torch.float32)
+    paths = {site.out for stack in alti.FAMILIES[family].stacks for site in stack.sites}
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.rpartition(".")[0].endswith(tuple(paths)):
+                parameter.zero_()
+    alti.check(model.to(dtype), tiny.inputs(model))

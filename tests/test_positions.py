@@ -132,7 +132,7 @@ def test_several_results_are_stored_and_read(method, tmp_path):
 def test_results_are_shown(tmp_path):
     found = built("causal").explain(TEXT, positions=[2, 5])
     for text in (str(found), found.to_html(), found.to_latex(document=True)):
-        assert "cabinet" in text
+        assert "keys" in text
     found.plot().savefig(tmp_path / "tokens.png")
     assert (tmp_path / "tokens.png").stat().st_size > 1000
     assert "alti-ramp" in found._repr_html_()

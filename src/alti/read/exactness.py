@@ -86,14 +86,15 @@ def follow(model: nn.Module, inputs: Mapping[str, Any]) -> None:
     """Check that only attention mixes positions, and that each layer reads the one before it.
 
     The model runs once as it is. Then attention is held at what it was, so that every position has
-    to be computed by itself: half of the positions are changed where each layer begins, and the
-    others must stay. Halves are taken by each bit of a position's number and by its opposite, so
-    every pair of positions is apart in one of them. In a last run the output of attention is
-    changed at every position, and that has to arrive where the next layer begins.
+    to be computed by itself: half of the positions of all texts are changed, their tokens and what
+    enters each layer, and the others must stay. Halves are taken by each bit of a position's number
+    and by its opposite, so every pair of positions is apart in one of them. In a last run the
+    output of attention is changed at every position, and that has to arrive where the next layer
+    begins.
     """
     follower = _Follower(network(model), inputs)
     follower.run(None)
-    for bit in range((follower.longest - 1).bit_length()):
+    for bit in range((follower.positions - 1).bit_length()):
         for side in (0, 1):
             follower.run(_Half(follower, bit, side))
     follower.run(_Everywhere(follower))
@@ -109,7 +110,7 @@ class _Follower(Reader):
         self.change: _Half | _Everywhere | None = None
         self.event = 0
         self.started = 0  # layers, in this run
-        self.longest = 0
+        self.positions = 0  # of all texts
         self.begun: set[int] = set()  # stacks
         self.encoder: Tensor | None = None  # real positions of the sources of cross-attention
         self.mask: Tensor | None = None  # of the stack that is running
@@ -119,8 +120,9 @@ class _Follower(Reader):
         self.event = 0
         self.started = 0
         self.begun.clear()
+        inputs = change.inputs(self.inputs) if isinstance(change, _Half) else self.inputs
         with torch.no_grad(), self.listening():
-            call(self.model, self.inputs)
+            call(self.model, inputs)
 
     def hooks(self) -> Iterator[RemovableHandle]:
         for number, (stack, layers) in enumerate(self.stacks):
@@ -183,7 +185,7 @@ class _Follower(Reader):
         """Record an event in the first run; in the others, return its replacement."""
         if self.change is None:
             self.clean.append(x.detach().clone())
-            self.longest = max(self.longest, x.shape[1] if x.dim() == 3 else 0)
+            self.positions = max(self.positions, x.shape[:2].numel() if x.dim() == 3 else 0)
             return x
         clean = self.clean[self.event]
         self.event += 1
@@ -199,20 +201,41 @@ class _Follower(Reader):
 
 
 class _Half:
-    """Half of the positions are changed where a layer begins; the others may not move."""
+    """Half of the positions are changed where text and layers begin; the others may not move."""
 
     def __init__(self, follower: _Follower, bit: int, side: int) -> None:
         self.follower = follower
         self.bit = bit
         self.side = side
 
+    def inputs(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Other tokens at the changed positions: nothing before the first layer may mix them."""
+        changed = dict(given)
+        for name in ("input_ids", "decoder_input_ids"):
+            ids = given.get(name)
+            if ids is not None:
+                changed[name] = self._other_tokens(ids)
+        return changed
+
+    def _other_tokens(self, ids: Tensor) -> Tensor:
+        """Tokens of the text itself; padding stays, since some families count positions by it."""
+        base = self.follower.model.base_model
+        table = getattr(base, "embeddings", None)
+        pads = (base.config.pad_token_id, getattr(table, "padding_idx", None))
+        known = ids.new_tensor([pad for pad in pads if pad is not None])
+        real = torch.isin(ids, known, invert=True)
+        tokens = ids[real] if real.any() else ids
+        other = torch.where(ids == tokens.min(), tokens.max(), tokens.min())
+        return torch.where(self._changed(ids) & real, other, ids)
+
     def _changed(self, x: Tensor) -> Tensor:
-        """[T]"""
-        return (torch.arange(x.shape[1], device=x.device) >> self.bit) % 2 == self.side
+        """[B, T]"""
+        numbers = torch.arange(x.shape[:2].numel(), device=x.device).reshape(x.shape[:2])
+        return (numbers >> self.bit) % 2 == self.side
 
     def arrives(self, x: Tensor, clean: Tensor, what: str, first: bool) -> Tensor:
         self.reads(x, clean, what, first)
-        return torch.where(self._changed(x)[:, None], clean + _noise(clean), clean)
+        return torch.where(self._changed(x)[..., None], clean + _noise(clean), clean)
 
     ends = arrives
 
@@ -245,6 +268,7 @@ class _Everywhere:
         self.follower = follower
         self.moved: Tensor | None = None  # [B, T, D]  how far residual + attention has moved
         self.held = False  # the output of the `then` that reads that sum
+        self.stream: Tensor | None = None  # [B, T, D]  what enters the layer that is running
 
     def arrives(self, x: Tensor, clean: Tensor, what: str, first: bool) -> Tensor:
         if not first:
@@ -253,6 +277,7 @@ class _Everywhere:
                 self._require_unchanged(x - clean, self.moved.reshape_as(x), clean)
         self.moved = None
         self.held = False
+        self.stream = clean
         return clean
 
     def ends(self, x: Tensor, clean: Tensor, what: str, first: bool) -> Tensor:
@@ -289,7 +314,9 @@ class _Everywhere:
         return clean
 
     def branch(self, x: Tensor, clean: Tensor, what: str, first: bool) -> Tensor:
-        return clean + _noise(clean)
+        # as large as what it is added to: half precision rounds a small change away
+        beside = clean if self.stream is None else self.stream.reshape_as(clean)
+        return clean + _noise(clean, beside)
 
     def sum(self, x: Tensor, clean: Tensor, what: str, first: bool) -> Tensor:
         self.moved = x - clean
@@ -300,9 +327,15 @@ class _Everywhere:
         return clean
 
 
-def _noise(x: Tensor) -> Tensor:
-    """As large as each vector, the same in every run."""
+def _noise(x: Tensor, beside: Tensor | None = None) -> Tensor:
+    """As large as each vector or the one beside it, the same in every run."""
     generator = torch.Generator().manual_seed(0)
     drawn = torch.randn(x.shape, generator=generator).to(x.device, torch.float32)
-    size = x.float().square().mean(-1, keepdim=True).sqrt().clamp_min(1e-3)
+    size = _sizes(x)
+    if beside is not None:
+        size = size.maximum(_sizes(beside))
     return (drawn * size).to(x.dtype)
+
+
+def _sizes(x: Tensor) -> Tensor:
+    return x.float().square().mean(-1, keepdim=True).sqrt().clamp_min(1e-3)

@@ -146,7 +146,7 @@ def predictions(attributions: Attributions, *, words: bool = True, ax: Axes | No
     across = min(max(2.2, 0.17 * len(names)), 14.0)
     down = min(max(1.0, 0.17 * len(labels)), 12.0)
     ax, size = axes(ax, across, down, beside=inches(labels) + 0.3, below=inches(names) + 0.3)
-    limits = {"vmin": -1.0, "vmax": 1.0, "cmap": "RdBu", "aspect": "auto"}
+    limits: Any = {"vmin": -1.0, "vmax": 1.0, "cmap": "RdBu", "aspect": "auto"}
     ax.imshow(every / largest, interpolation="nearest", **limits)
     bare(ax)
     name(ax.yaxis, labels, size[1])
