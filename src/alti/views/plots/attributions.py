@@ -193,9 +193,9 @@ def _flat(axes: Sequence[Axes] | NDArray[np.object_]) -> list[Axes]:
 
 
 def _object_array(panels: Sequence[Axes]) -> NDArray[np.object_]:
-    array = np.empty(len(panels), dtype=object)
-    array[:] = panels
-    return array
+    objects = np.empty(len(panels), dtype=object)
+    objects[:] = panels
+    return objects
 
 
 def _name_panel(ax: Axes, names: Sequence[str], size: Room, *, rows: bool, columns: bool) -> None:
