@@ -128,18 +128,20 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 import alti
-from alti.experiments import bench
+from alti.experiments import bench, store
 written = []
 def write(out, rows):
-    lines = b"".join(map(bench._line, rows))
+    lines = b"".join(map(store.line_of, rows))
     written.append(rows)
     out.write(lines if len(written) < 3 else lines[: len(lines) // 2])
     out.flush()
     if len(written) == 3:
         os.kill(os.getpid(), signal.SIGKILL)
-bench._write = write
-plan, file = bench.Plan(model="tiny", data=sys.argv[2], methods=tuple(sys.argv[4:]), chunk=3), Path(sys.argv[3])
-for _ in bench.run(plan, alti.load(sys.argv[1], device="cpu"), file): pass
+store.write_rows = write
+folder, data, file, *methods = sys.argv[1:]
+plan = bench.Plan(model="tiny", data=data, methods=tuple(methods), chunk=3)
+for _ in bench.run(plan, alti.load(folder, device="cpu"), Path(file)):
+    pass
 """
 
 
@@ -172,7 +174,7 @@ def test_every_changed_byte_of_a_row_is_noticed(plan, model, tmp_path):
     assert len(refused) > 0.95 * len(content)
     for line, sentence in refused:
         assert "\n" not in sentence
-        assert ("no file of benchmark rows" if line == 1 else f"line {line} ") in sentence
+        assert ("not a file of benchmark rows" if line == 1 else f"line {line} ") in sentence
 
 
 def test_an_edited_row_is_refused_and_can_be_taken_out(plan, model, tmp_path):
@@ -187,7 +189,7 @@ def test_an_edited_row_is_refused_and_can_be_taken_out(plan, model, tmp_path):
     for wrong in (json.dumps(edited), json.dumps(plain), *strange):
         file.write_text("".join([*lines[:3], wrong + "\n", *lines[4:]]), encoding="latin-1")
         for read_again in (lambda: load_rows(file), lambda: finished(plan, model, file)):
-            with pytest.raises(alti.LoadError, match="line 4 was changed or damaged: take it out"):
+            with pytest.raises(alti.LoadError, match="line 4 was changed or damaged: delete it"):
                 read_again()
     file.write_text("".join([*lines[:3], *lines[4:]]))
     assert tables(plan, finished(plan, model, file)) == tables(plan, before)
@@ -206,7 +208,7 @@ def test_rows_of_before_checksums_are_read_but_not_added_to(plan, model, tmp_pat
     wrong = {"colour": 1, "methods": 5, "metrics": [5], "first": "x", "model": [1], "seed": {}}
     for key, value in wrong.items():
         file.write_text(json.dumps({**plain[0], key: value}) + "\n")
-        with pytest.raises(alti.LoadError, match="no file of benchmark rows"):
+        with pytest.raises(alti.LoadError, match="not a file of benchmark rows"):
             load_rows(file)
 
 
@@ -245,7 +247,7 @@ def test_another_plan_does_not_go_into_the_same_file(plan, model, tmp_path):
     ):
         finished(replace(plan, seed=1), model, tmp_path / "rows.jsonl")
     (tmp_path / "other.txt").write_text("hello\n")
-    with pytest.raises(alti.LoadError, match="no file of benchmark rows"):
+    with pytest.raises(alti.LoadError, match="not a file of benchmark rows"):
         finished(plan, model, tmp_path / "other.txt")
 
 
@@ -421,7 +423,7 @@ def test_files_of_others_are_left_alone(plan, model, tmp_path):
     ):
         file = tmp_path / f"{number}.txt"
         file.write_text(content)
-        with pytest.raises(alti.LoadError, match="no file of benchmark rows"):
+        with pytest.raises(alti.LoadError, match="not a file of benchmark rows"):
             finished(plan, model, file)
         assert file.read_text() == content
     for file in (tmp_path, tmp_path / "nowhere" / "rows.jsonl"):
