@@ -30,7 +30,13 @@ from alti.experiments.bench import (
 from alti.experiments.data import Example, read
 from alti.experiments.evaluate import BY_SIZE, Judge, _plausibility
 from alti.experiments.predict import Predictor, batches
-from alti.metrics import comprehensiveness, probability_drop, sufficiency, token_f1
+from alti.metrics import (
+    average_precision,
+    comprehensiveness,
+    probability_drop,
+    sufficiency,
+    token_f1,
+)
 
 import tiny
 
@@ -579,7 +585,7 @@ def test_a_rationale_beside_a_mask_token_of_the_data(tmp_path):
     (found,), _ = judge._texts(list(read(file, rationale="rationale")))
     last = found.task.encoded.text.index("table")
     scores = torch.tensor([float(start >= last) for start, _ in found.task.encoded.offsets])
-    assert _plausibility("average_precision", found, scores, "") == 1.0
+    assert _plausibility(average_precision, found, scores, by_size=False) == 1.0
 
 
 def test_one_run_at_a_time_writes_a_file(plan, model, tmp_path):

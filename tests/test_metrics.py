@@ -13,6 +13,7 @@ import alti
 from alti.metrics import (
     METRICS,
     Faithfulness,
+    Plausibility,
     agreement,
     anisotropy,
     answer,
@@ -35,6 +36,7 @@ from alti.mix.contributions import lengths
 from alti.mix.kernels.reference import parts
 from test_mixing import random_block
 
+FAITHFULNESS = {name: found for name, found in METRICS.items() if found.needs is None}
 CLS, SEP, MASK = 101, 102, 103
 WEIGHTS = {1: 0.5, 2: 0.2, 3: 0.1}  # what each of three tokens adds to the probability
 IDS = [CLS, 1, 2, 3, SEP]
@@ -144,12 +146,12 @@ def test_the_envelope_of_sufficiency_starts_with_no_token_at_all():
     assert sufficiency(falling, IDS, KEEP, BEST, bins=(1 / 3,)) == pytest.approx((0.5 - 0.7) / 2)
 
 
-@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("name", FAITHFULNESS)
 def test_kept_tokens_stay_and_the_others_go_or_are_masked(name):
     deleted, masked = Recorded(additive), Recorded(additive)
     values = (
-        METRICS[name](deleted, IDS, KEEP, BEST),
-        METRICS[name](masked, IDS, KEEP, BEST, mask_id=MASK),
+        FAITHFULNESS[name](deleted, IDS, KEEP, BEST),
+        FAITHFULNESS[name](masked, IDS, KEEP, BEST, mask_id=MASK),
     )
     assert values[0] == pytest.approx(values[1])  # to this model a mask is nothing
     questions = [[q for call in predict.calls for q in call] for predict in (deleted, masked)]
@@ -158,9 +160,9 @@ def test_kept_tokens_stay_and_the_others_go_or_are_masked(name):
     assert min(map(len, questions[0])) < len(IDS)
 
 
-@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("name", FAITHFULNESS)
 def test_no_token_to_remove(name):
-    value = METRICS[name](additive, [CLS, SEP], [True, True], [0.3, 0.7])
+    value = FAITHFULNESS[name](additive, [CLS, SEP], [True, True], [0.3, 0.7])
     assert value == pytest.approx([0.1]) if name == "probability_drop" else math.isnan(value)
 
 
@@ -282,7 +284,7 @@ def test_many_metrics_are_answered_together_and_each_question_is_asked_once():
     text = Text(0)
     cases = [
         (found, scores)
-        for found in METRICS.values()
+        for found in FAITHFULNESS.values()
         for scores in (text.weights, -text.weights, text.weights**2)
     ]
     together = Recorded(text)
@@ -344,13 +346,67 @@ def test_a_metric_of_ones_own(monkeypatch):
         first_token(additive, IDS, KEEP, BEST, size=3)
 
 
-def test_the_table_holds_the_faithfulness_metrics():
-    names = {"aopc", "comprehensiveness", "normalized_aopc", "probability_drop", "sufficiency"}
-    assert (
-        {name for name, found in METRICS.items() if isinstance(found, Faithfulness)}
-        == names
-        == {*METRICS}
+def test_a_metric_declares_its_properties(monkeypatch):
+    monkeypatch.setattr("alti.metrics.registry.METRICS", {})
+
+    @metric(better="lower", curve=True)
+    def left(ids, keep, scores, *, steps=3, mask_id=None):
+        """What is left.
+
+        More about it.
+        """
+        return (yield [ids])
+
+    @metric(needs="rationale")
+    def overlap(scores, rationale, *, share=0.5):
+        """How much is shared."""
+        return share * sum(rationale)
+
+    @metric
+    def bare(ids, keep, scores):
+        return (yield [ids])
+
+    def declared(found):
+        return found.name, found.better, found.curve, found.needs, found.options, found.summary
+
+    assert declared(left) == ("left", "lower", True, None, {"steps": 3}, "What is left.")
+    assert declared(overlap) == (
+        "overlap",
+        "higher",
+        False,
+        "rationale",
+        {"share": 0.5},
+        "How much is shared.",
     )
+    assert declared(bare) == ("bare", "higher", False, None, {}, "")
+    assert overlap([1, 2], [1, 1], share=2) == 4
+    assert {"left": left, "overlap": overlap, "bare": bare} == alti.metrics.registry.METRICS
+    with pytest.raises(alti.UsageError, match="better = 'more' does not exist"):
+        metric(better="more")
+    with pytest.raises(alti.UsageError, match="needs = 'time' does not exist"):
+        metric(needs="time")
+
+
+def test_the_table_holds_the_metrics_of_one_text():
+    faithfulness = {
+        "aopc",
+        "comprehensiveness",
+        "normalized_aopc",
+        "probability_drop",
+        "sufficiency",
+    }
+    plausibility = {"average_precision", "token_f1"}
+    kinds = {name: type(found) for name, found in METRICS.items()}
+    assert kinds == {
+        **dict.fromkeys(faithfulness, Faithfulness),
+        **dict.fromkeys(plausibility, Plausibility),
+    }
+    assert {name for name, found in METRICS.items() if found.needs} == plausibility
+    assert {name for name, found in METRICS.items() if found.better == "lower"} == {
+        "probability_drop",
+        "sufficiency",
+    }
+    assert [name for name, found in METRICS.items() if found.curve] == ["probability_drop"]
     assert alti.metrics.__all__ == sorted(
         alti.metrics.__all__, key=lambda name: (not name.isupper(), name)
     )

@@ -1,6 +1,5 @@
 """What a benchmark computes: model, data, and specs of methods and metrics such as `alti:p=2`."""
 
-import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -9,7 +8,7 @@ from typing import Any
 from alti import methods
 from alti._errors import UsageError
 from alti.experiments.data import Example, Skipped, read, sample
-from alti.experiments.evaluate import BY_SIZE, PLAUSIBILITY, Setting, Spec
+from alti.experiments.evaluate import BY_SIZE, Setting, Spec
 from alti.metrics import METRICS
 from alti.model.model import Model
 from alti.read.modules import stacks_of
@@ -73,7 +72,8 @@ class Plan:
         self.setting()
 
     def _require_rationale(self) -> None:
-        names = sorted(PLAUSIBILITY.keys() & {metric_name(spec) for spec in self.metrics})
+        given = {metric_name(spec) for spec in self.metrics}
+        names = sorted(name for name in given & METRICS.keys() if METRICS[name].needs)
         if names and self.rationale is None:
             raise UsageError(
                 f"{', '.join(names)} compares with human rationales: "
@@ -117,10 +117,9 @@ def parsed_metric(spec: str, *, envelope: bool = False) -> Spec:
     """`probability_drop:steps=60` is the metric probability_drop with the option steps = 60."""
     name, *given = spec.split(":")
     options = methods.read_options(given)
-    if name not in METRICS and name not in PLAUSIBILITY:
-        known = ", ".join([*METRICS, *PLAUSIBILITY])
-        raise UsageError(f"metric {name!r} does not exist: choose from {known}")
-    defaults = _options(name)
+    if name not in METRICS:
+        raise UsageError(f"metric {name!r} does not exist: choose from {', '.join(METRICS)}")
+    defaults = METRICS[name].options
     methods.validate_options(f"metric {name}", options, defaults)
     if envelope and "envelope" in defaults:
         options = {"envelope": True, **options}
@@ -134,17 +133,8 @@ def metric_name(column: str) -> str:
 
 def metrics_of() -> Iterator[tuple[str, dict[str, Any], str]]:
     """The metrics: name, options with their defaults, and a summary in one line."""
-    for name, metric in {**METRICS, **PLAUSIBILITY}.items():
-        yield name, _options(name), (inspect.getdoc(metric) or "").partition("\n")[0]
-
-
-def _options(metric: str) -> dict[str, Any]:
-    parameters = {} if metric in PLAUSIBILITY else inspect.signature(METRICS[metric].ask).parameters
-    return {
-        name: parameter.default
-        for name, parameter in parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY and name != "mask_id"
-    }
+    for name, metric in METRICS.items():
+        yield name, metric.options, metric.summary
 
 
 def default_methods(model: Model) -> tuple[str, ...]:

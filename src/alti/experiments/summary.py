@@ -7,11 +7,9 @@ from typing import Any
 
 from alti.experiments.evaluate import BY_SIZE, Row
 from alti.experiments.plan import Plan, metric_name
-from alti.metrics import mean_curve
+from alti.metrics import METRICS, Metric, mean_curve
 from alti.views.tables import Cell, Table, bootstrap, paired
 
-SMALLER_IS_BETTER = {"sufficiency"}
-CURVES = {"probability_drop"}
 STEPS = (0, 1, 2, 3, 5, 10, 20, 30, 60)  # columns of a curve's table: tokens removed
 
 Values = dict[int, float]  # a metric's value by text, where it is defined
@@ -23,15 +21,15 @@ def summary(plan: Plan, rows: list[Row]) -> list[Table]:
     curve_tables = [
         _curve_table(f"{title}: {spec}", spec, plan, rows)
         for spec in plan.metrics
-        if metric_name(spec) in CURVES
+        if _metric(spec).curve
     ]
-    numbers = [spec for spec in plan.metrics if metric_name(spec) not in CURVES]
+    numbers = [spec for spec in plan.metrics if not _metric(spec).curve]
     return [*_mean_tables(title, _both_rankings(numbers), plan, rows), *curve_tables]
 
 
 def curves(plan: Plan, rows: list[Row]) -> dict[str, Any]:
     """Mean probability after each removal, and how many texts are left, by method and ranking."""
-    columns = _both_rankings([spec for spec in plan.metrics if metric_name(spec) in CURVES])
+    columns = _both_rankings([spec for spec in plan.metrics if _metric(spec).curve])
     return {
         f"{method} {column}": _curve(_rows_of(method, rows), column)
         for method in plan.methods
@@ -46,6 +44,10 @@ def work(rows: list[Row]) -> dict[str, float]:
         for key, amount in row.get("work", {}).items():
             total[key] = total.get(key, 0) + amount
     return total
+
+
+def _metric(column: str) -> Metric:
+    return METRICS[metric_name(column)]
 
 
 def _both_rankings(specs: list[str]) -> list[str]:
@@ -82,7 +84,7 @@ def _mean_tables(title: str, columns: list[str], plan: Plan, rows: list[Row]) ->
 
 
 def _head(column: str) -> str:
-    return f"{column} {'↓' if metric_name(column) in SMALLER_IS_BETTER else '↑'}"
+    return f"{column} {'↓' if _metric(column).better == 'lower' else '↑'}"
 
 
 def _lines(cells: dict[str, list[Cell]]) -> tuple[tuple[str, tuple[Cell, ...]], ...]:
@@ -106,7 +108,7 @@ def _value(row: Row, column: str) -> Any:
 
 
 def _best(values: dict[str, Values], column: str) -> str:
-    sign = -1 if metric_name(column) in SMALLER_IS_BETTER else 1
+    sign = -1 if _metric(column).better == "lower" else 1
 
     def mean(method: str) -> float:
         own = list(values[method].values())

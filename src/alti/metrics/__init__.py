@@ -14,7 +14,16 @@ from alti.metrics.faithfulness import (
     sufficiency,
 )
 from alti.metrics.plausibility import average_precision, token_f1
-from alti.metrics.registry import METRICS, Asking, Faithfulness, Metric, Predict, answer, metric
+from alti.metrics.registry import (
+    METRICS,
+    Asking,
+    Faithfulness,
+    Metric,
+    Plausibility,
+    Predict,
+    answer,
+    metric,
+)
 from alti.metrics.robustness import agreement, jaccard, pairs, spearman
 
 for _module in pkgutil.iter_modules(__path__, f"{__name__}."):
@@ -25,6 +34,7 @@ __all__ = [
     "Asking",
     "Faithfulness",
     "Metric",
+    "Plausibility",
     "Predict",
     "agreement",
     "anisotropy",

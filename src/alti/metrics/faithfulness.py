@@ -45,7 +45,7 @@ def comprehensiveness(
     return (yield from _over_bins(ids, len(ranked), bins, mask_id, lambda k: ranked[:k], running))
 
 
-@metric
+@metric(better="lower")
 def sufficiency(
     ids: Sequence[int],
     keep: Keep,
@@ -65,7 +65,7 @@ def sufficiency(
     return (yield from _over_bins(ids, len(ranked), bins, mask_id, lambda k: ranked[k:], running))
 
 
-@metric
+@metric(better="lower", curve=True)
 def probability_drop(
     ids: Sequence[int],
     keep: Keep,

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alti._errors import UsageError
-from alti.metrics.registry import Vector, array, ranking
+from alti.metrics.registry import Vector, array, metric, ranking
 
 
+@metric(needs="rationale")
 def average_precision(scores: Vector, rationale: Vector) -> float:
     """The area under precision over recall, Σ (recall_k − recall_{k−1}) · precision_k; tied tokens come in together."""
     marked, order = _marked(scores, rationale)
@@ -27,6 +28,7 @@ def average_precision(scores: Vector, rationale: Vector) -> float:
     return float(np.diff(hits, prepend=0) @ (hits / (last + 1)) / hits[-1])
 
 
+@metric(needs="rationale")
 def token_f1(scores: Vector, rationale: Vector) -> float:
     """The F1 of the top k tokens, k as many as are marked: precision and recall are then the same share of hits."""
     marked, _ = _marked(scores, rationale)
