@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import alti
-from alti.experiments.train import Recipe, _ByLength, _run, _Trainer, train
+from alti.experiments.train import Recipe, train
+from alti.experiments.trainer import ByLength, RepeatableTrainer, fit
 
 import tiny
 
@@ -109,7 +110,7 @@ def test_a_seed_makes_it_repeatable(checkpoint, data, tmp_path):
 
 def test_batches_are_of_similar_length():
     lengths = [1 + i * 7 % 50 for i in range(1003)]
-    order = list(_ByLength(lengths, 8, seed=0))
+    order = list(ByLength(lengths, 8, seed=0))
     assert sorted(order) == list(range(1003))
     spread = [
         max(batch) - min(batch)
@@ -148,7 +149,7 @@ def test_data_without_splits_is_trained_on_as_a_whole(checkpoint, tmp_path):
     lines = [f"{'clever' if i % 2 else 'dull'} film {i},{i % 2}" for i in range(12)]
     (tmp_path / "plain.csv").write_text("\n".join(["text,label", *lines]), encoding="utf-8")
     with pytest.warns(
-        UserWarning, match="no column 'split': training on all of it, and measuring nothing"
+        UserWarning, match="no column 'split': training on all of it, and measuring no accuracy"
     ):
         card = train(
             Recipe(str(checkpoint), str(tmp_path / "plain.csv"), epochs=0.2), tmp_path / "out"
@@ -252,18 +253,16 @@ def test_what_a_gpu_does_not_repeat_is_trained_and_said(monkeypatch):
     with pytest.warns(
         UserWarning, match="does not repeat this model's training to the bit .cumsum"
     ):
-        _run(trainer, None)
+        fit(trainer, None)
     assert trainer.modes == [True, False]
     assert not torch.are_deterministic_algorithms_enabled()
     trainer.state.global_step = 3
     with pytest.raises(RuntimeError):  # what is trained already would be trained again
-        _run(trainer, None)
-    with pytest.warns(
-        UserWarning, match="does not repeat"
-    ):  # a run that goes on starts from its state again
-        _run(trainer, "checkpoint-3")
+        fit(trainer, None)
+    with pytest.warns(UserWarning, match="does not repeat"):  # a resumed run restores its state
+        fit(trainer, "checkpoint-3")
     plain = Stubborn("cpu")
-    _run(plain, None)
+    fit(plain, None)
     assert plain.modes == [False]
 
 
@@ -392,7 +391,7 @@ def test_a_disk_that_is_full_ends_a_run_that_then_goes_on(short, whole, tmp_path
 @pytest.mark.parametrize("what", ["save_model", "card"])
 def test_a_disk_that_is_full_at_the_end(short, whole, tmp_path, monkeypatch, what):
     """What was trained is not trained again."""
-    real = _Trainer.save_model
+    real = RepeatableTrainer.save_model
 
     def full(self, folder, _internal_call=False):
         if not _internal_call:
@@ -401,7 +400,7 @@ def test_a_disk_that_is_full_at_the_end(short, whole, tmp_path, monkeypatch, wha
 
     with monkeypatch.context() as patch:
         if what == "save_model":
-            patch.setattr(_Trainer, "save_model", full)
+            patch.setattr(RepeatableTrainer, "save_model", full)
         else:
             (tmp_path / "card.json").mkdir()
         with pytest.raises(alti.AltiError, match=r"No space left on device|is a folder"):
@@ -434,7 +433,7 @@ def test_a_rate_that_is_too_high_stops_at_the_last_good_step(checkpoint, data, t
 @pytest.mark.parametrize("step", [1, 7, 24])
 def test_weights_that_are_not_finite_are_never_saved(short, tmp_path, monkeypatch, step):
     """A loss is that of the weights before the step, which may spoil them right before a save."""
-    real = _Trainer.create_optimizer
+    real = RepeatableTrainer.create_optimizer
 
     def poisoned(self, *args, **kwargs):
         optimizer = real(self, *args, **kwargs)
@@ -450,7 +449,7 @@ def test_weights_that_are_not_finite_are_never_saved(short, tmp_path, monkeypatc
         optimizer.step = poison
         return optimizer
 
-    monkeypatch.setattr(_Trainer, "create_optimizer", poisoned)
+    monkeypatch.setattr(RepeatableTrainer, "create_optimizer", poisoned)
     kept = "nothing was saved before" if step == 1 else f"checkpoint-{step - 1} is from before"
     with pytest.raises(alti.AltiError, match=f"not finite at step {step} of 24.*{kept}"):
         train(short, tmp_path)
