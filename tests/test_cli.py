@@ -76,7 +76,7 @@ def test_explain_lines(run, folder, tmp_path):
     code, out, err = run("explain", "-", "-m", folder, "--json", stdin=lines)
     assert code == 0
     assert [json.loads(line)["text"] for line in out.splitlines()] == ["A clever film", "the plot"]
-    assert err == "alti: 2 texts explained, 1 empty lines passed over\n"
+    assert err == "alti: 2 texts explained, 1 empty line skipped\n"
     (tmp_path / "texts").write_text(lines)
     assert run("explain", "--file", tmp_path / "texts", "-m", folder, "--json")[1] == out
 
@@ -443,7 +443,7 @@ def test_compare_against_a_class(run, folder):
     asked = ("compare", "A clever film", "-m", folder, "--target", "1", "--against", "0")
     code, out, err = run(*asked, "--methods", "alti,linear,absence")
     assert (code, out.splitlines()[1].split()) == (0, ["linear", "absence"])
-    assert "left out, being the same for every class: alti" in err
+    assert "left out, the same for every class: alti" in err
     assert " rather than " in out.splitlines()[0]
     code, _, err = run(*asked, "--methods", "alti")
     assert (code, "nothing to compare" in err) == (2, True)
@@ -496,7 +496,7 @@ def test_bench_leaves_out_what_a_family_has_not(run, texts, tmp_path):
         "bench", "-m", tmp_path / "gpt2", "--data", texts, "--first", "1", "--out", tmp_path / "r"
     )
     assert code == 0
-    assert "left out, for want of a second norm in gpt2: globenc, alti_ln2" in err
+    assert "left out, gpt2 has no second norm: globenc, alti_ln2" in err
     assert "absence" in out
 
 
@@ -560,7 +560,7 @@ def test_a_full_disk_is_one_sentence():
 def test_no_text_is_a_failure(run, folder, tmp_path):
     code, out, err = run("explain", "-", "-m", folder, "--html", tmp_path / "page.html", stdin="\n")
     assert (code, out) == (1, "")
-    assert "standard input has no text: give one a line" in err
+    assert "standard input has no text: give one per line" in err
 
 
 def test_the_embedded_model_has_a_name(run):
@@ -594,7 +594,7 @@ def test_a_plot_is_written_as_a_whole(run, folder, tmp_path, monkeypatch):
 
 def test_a_plot_that_cannot_be(run, folder, tmp_path):
     for arguments, message in (
-        (("--plot", tmp_path / "picture.txt"), "has no ending of a picture: choose from"),
+        (("--plot", tmp_path / "picture.txt"), "does not end like a picture: choose from"),
         (
             ("--plot", tmp_path / "picture.png", "--kind", "pie"),
             "--kind pie does not exist: choose from tokens",
