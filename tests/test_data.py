@@ -115,12 +115,12 @@ def test_rows_that_cannot_be_used_are_told(tmp_path):
         Skipped(2, "line 3 is not JSON"),
         Skipped(3, "line 4 is not an object"),
         Skipped(4, "the text is missing"),
-        Skipped(5, "the text is no string but 5"),
+        Skipped(5, "the text is not a string but 5"),
         Skipped(6, "the text is empty"),
-        Skipped(7, "the text has half a character, a lone surrogate"),
+        Skipped(7, "the text has a lone surrogate"),
         Skipped(8, "the label is neither a whole number nor a name but 0.5"),
         Skipped(9, "the label is neither a whole number nor a name but [1]"),
-        Skipped(10, "the text is no string but ['a', 1]"),
+        Skipped(10, "the text is not a string but ['a', 1]"),
         Example(11, "last"),
     ]
     table = file(tmp_path, "data.csv", "text,label\na,1\nb\nc,1,2\n\nd,0\n")
@@ -225,7 +225,7 @@ def test_a_name_that_is_not_there(tmp_path, asked, sentence):
             "a.docx",
             "x",
             alti.UsageError,
-            r"is of no format that can be read: give a \.parquet, \.jsonl",
+            r"has no format that alti can read: give a \.parquet, \.jsonl",
         ),
     ],
 )
@@ -255,7 +255,7 @@ def test_no_rows_have_no_split(tmp_path):
 
 
 def test_no_split_column(tmp_path):
-    with pytest.raises(alti.UsageError, match="has no column 'split': ask for no split"):
+    with pytest.raises(alti.UsageError, match="has no column 'split': choose no split"):
         read(file(tmp_path, "a.txt", "x\n"), split="test")
 
 
@@ -268,8 +268,8 @@ def test_a_parquet_file_that_is_none(tmp_path):
 @pytest.mark.parametrize(
     ("library", "source", "sentence"),
     [
-        ("pyarrow.parquet", "a.parquet", r"takes the library pyarrow: pip install pyarrow"),
-        ("datasets", "stanfordnlp/sst2", "takes the library datasets: pip install datasets"),
+        ("pyarrow.parquet", "a.parquet", r"needs the library pyarrow: pip install pyarrow"),
+        ("datasets", "stanfordnlp/sst2", "needs the library datasets: pip install datasets"),
     ],
 )
 def test_a_library_that_is_missing(tmp_path, monkeypatch, library, source, sentence):
@@ -331,7 +331,7 @@ def test_a_sample_is_seeded_ordered_and_without_replacement():
     assert drawn != list(sample(range(1000), 50, seed=2))
     assert set(drawn) < set(sample(range(1000), 60, seed=1))
     assert list(sample(range(3), 5)) == [0, 1, 2]
-    with pytest.raises(alti.UsageError, match="a sample of 0 rows was asked for"):
+    with pytest.raises(alti.UsageError, match="a sample of 0 rows is not possible"):
         sample(range(3), 0)
 
 

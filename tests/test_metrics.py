@@ -428,7 +428,7 @@ def test_wrong_arguments():
             lambda inputs: [0.5], IDS, KEEP, BEST
         ),
         "beam = 0 searches nothing": lambda: normalized_aopc(additive, IDS, KEEP, BEST, beam=0),
-        "steps = -1 is no number of tokens": lambda: probability_drop(
+        "steps = -1 is not a number of tokens": lambda: probability_drop(
             additive, IDS, KEEP, BEST, steps=-1
         ),
         "1 metrics and 2 targets": lambda: answer([aopc.ask(IDS, KEEP, BEST)], additive, [0, 1]),

@@ -168,12 +168,12 @@ def test_a_folder_is_of_one_recipe(checkpoint, data, tmp_path):
     short = recipe(checkpoint, data, epochs=1)
     with pytest.raises(Stop):
         train(short, tmp_path, watch=stop)
-    with pytest.raises(alti.UsageError, match=r"is of another run \(rate = 0.002\)"):
+    with pytest.raises(alti.UsageError, match=r"belongs to another run \(rate = 0.002\)"):
         train(recipe(checkpoint, data, epochs=1, rate=0.5), tmp_path)
     whole, *_ = (tmp_path / "steps").glob("checkpoint-*")
     (tmp_path / "steps" / "checkpoint-99").mkdir()  # half a state, of a run that was killed
     seen = []
-    with pytest.warns(UserWarning, match="unfinished: .*checkpoint-99; going on from"):
+    with pytest.warns(UserWarning, match="unfinished: .*checkpoint-99; resuming from"):
         card = train(short, tmp_path, watch=lambda step, _: seen.append(step))
     assert seen[0] == int(whole.name.rpartition("-")[2]) + 1
     assert train(short, tmp_path, watch=lambda *_: pytest.fail("trained again")) == card
@@ -311,11 +311,11 @@ def test_a_damaged_recipe_is_read_from_the_state(short, whole, tmp_path, content
     (tmp_path / "steps" / "recipe.json").write_bytes(content)
     another = recipe(short.checkpoint, short.data, epochs=1)
     damaged = pytest.warns(UserWarning, match="recipe.json is empty or damaged")
-    with damaged, pytest.raises(alti.UsageError, match="is of another run"):
+    with damaged, pytest.raises(alti.UsageError, match="belongs to another run"):
         train(another, tmp_path)
     first, (warned,), _ = resumed(short, tmp_path)
     assert first == 6
-    assert warned.endswith("steps/recipe.json is empty or damaged, and is written anew")
+    assert warned.endswith("steps/recipe.json is empty or damaged, and will be rewritten")
     assert same_weights(whole, tmp_path)
 
 
@@ -331,7 +331,7 @@ def test_a_damaged_card_is_trained_again(short, tmp_path, whole):
     (tmp_path / "card.json").write_text('{"checkpoint": ')
     first, warned, card = resumed(short, tmp_path)
     assert first == 1
-    assert warned == [f"{tmp_path / 'card.json'} is empty or damaged, and is written anew"]
+    assert warned == [f"{tmp_path / 'card.json'} is empty or damaged, and will be rewritten"]
     assert json.loads((tmp_path / "card.json").read_text()) == card
 
 
@@ -368,7 +368,7 @@ def test_a_damaged_state_is_passed_over(short, whole, tmp_path, damage, earlier)
     last = max(steps.glob("checkpoint-*"), key=lambda state: int(state.name.rpartition("-")[2]))
     DAMAGES[damage](last)
     first, warned, _ = resumed(short, tmp_path)
-    then = "going on from checkpoint-5" if earlier else "starting anew"
+    then = "resuming from checkpoint-5" if earlier else "starting again"
     assert warned == [f"damaged or unfinished: {last}; {then}"]
     assert first == (6 if earlier else 1)
     assert same_weights(whole, tmp_path)

@@ -1,4 +1,4 @@
-"""How good an attribution is, in numbers. A decorated function in any file of this folder is a metric everywhere."""
+"""How good an attribution is. A decorated function in any file of this folder is a metric."""
 
 import pkgutil
 from importlib import import_module
