@@ -1,4 +1,4 @@
-"""The benchmark: its numbers are the metrics' own, and a run that is killed goes on where it was."""
+"""The benchmark: its numbers are the metrics' own, and a killed run is resumed."""
 
 import json
 import math
@@ -93,20 +93,20 @@ def test_rows_are_what_the_metrics_say_one_by_one(plan, model, tmp_path):
     ]
 
     def predict(questions):
-        found = [
+        probabilities = [
             model.model(input_ids=torch.tensor([ids])).logits.softmax(-1)[0, row["target"]]
             for ids in questions
         ]
-        return torch.stack(found).detach()
+        return torch.stack(probabilities).detach()
 
     for row in rows[::3]:
         name, options = parsed(row["method"])
-        found = model.explain(TEXTS[row["text"]], method=name, **options)
-        assert row["probability"] == pytest.approx(found.probability, abs=1e-5)
+        result = model.explain(TEXTS[row["text"]], method=name, **options)
+        assert row["probability"] == pytest.approx(result.probability, abs=1e-5)
         ids = model.tokenizer(TEXTS[row["text"]])["input_ids"]
-        for kind, scores in (("", found.scores), (BY_SIZE, found.scores.abs())):
+        for kind, scores in (("", result.scores), (BY_SIZE, result.scores.abs())):
             for metric in (comprehensiveness, sufficiency):
-                expected = metric(predict, ids, found.special.tolist(), scores)
+                expected = metric(predict, ids, result.special.tolist(), scores)
                 value = row["values"].get(metric.__name__ + kind, row["values"][metric.__name__])
                 assert value == pytest.approx(expected, abs=1e-5)
 
@@ -319,10 +319,10 @@ def test_methods_that_differ_in_their_aggregate_are_computed_once(
 def test_curves_masking_and_the_envelope(plan, model, tmp_path):
     plain = replace(plan, metrics=("probability_drop", "comprehensiveness"), methods=("alti",))
     rows = finished(plain, model, tmp_path / "plain.jsonl")
-    found = curves(plain, rows)["alti probability_drop"]
-    assert found["texts"][0] == len(TEXTS)
-    assert found["texts"] == sorted(found["texts"], reverse=True)
-    assert found["mean"][0] == pytest.approx(
+    curve = curves(plain, rows)["alti probability_drop"]
+    assert curve["texts"][0] == len(TEXTS)
+    assert curve["texts"] == sorted(curve["texts"], reverse=True)
+    assert curve["mean"][0] == pytest.approx(
         sum(r["probability"] for r in rows if "method" in r) / len(TEXTS)
     )
     assert [column for column in summary(plain, rows)[0].columns if "drop" in column] == []
@@ -356,11 +356,11 @@ def test_rationales(model, tmp_path):
 
 def test_samples_are_seeded_and_rows_from_the_top_are_the_first(plan):
     assert [row.number for row in replace(plan, first=2).rows()] == [0, 1]
-    drawn = [
+    samples = [
         [row.number for row in replace(plan, sample=3, seed=seed).rows()] for seed in (0, 0, 1, 2)
     ]
-    assert drawn[0] == drawn[1]
-    assert len({tuple(numbers) for numbers in drawn}) > 1
+    assert samples[0] == samples[1]
+    assert len({tuple(numbers) for numbers in samples}) > 1
     assert all(isinstance(row, Example) for row in plan.rows())
 
 
@@ -402,8 +402,8 @@ def test_predictions_in_batches_are_those_one_by_one(family, head, kind):
     if head == "AutoModelForMaskedLM":
         questions = [[*ids[:1], mask, *ids[1:]] for ids in questions]
     predictor = Predictor(model, tokens=40)
-    found = predictor.probabilities(questions)
-    for row, ids in zip(found, questions, strict=True):
+    probabilities = predictor.probabilities(questions)
+    for row, ids in zip(probabilities, questions, strict=True):
         logits = model.model(input_ids=torch.tensor([ids])).logits[0].detach()
         place = {"AutoModelForMaskedLM": 1, "AutoModelForCausalLM": -1}.get(head)
         torch.testing.assert_close(row, (logits if place is None else logits[place]).softmax(-1))
@@ -415,10 +415,10 @@ def test_predictions_in_batches_are_those_one_by_one(family, head, kind):
 
 def test_batches_hold_what_fits():
     lengths = [5, 1, 9, 3, 3, 20]
-    found = list(batches(lengths, 12))
-    assert sorted(i for batch in found for i in batch) == list(range(6))
+    numbers = list(batches(lengths, 12))
+    assert sorted(i for batch in numbers for i in batch) == list(range(6))
     assert all(
-        len(batch) * max(lengths[i] for i in batch) <= 12 or len(batch) == 1 for batch in found
+        len(batch) * max(lengths[i] for i in batch) <= 12 or len(batch) == 1 for batch in numbers
     )
     assert list(batches([], 12)) == []
 
@@ -477,7 +477,7 @@ def test_labels_of_any_kind_can_be_read_again(model, data, tmp_path):
 
 
 def test_how_often_the_model_is_right(model, data, tmp_path):
-    """By the number of a class or by its name; a label that the model does not have counts for nothing."""
+    """By the number of a class or by its name; a label that the model lacks is not counted."""
     names = [model.head.config.id2label[i] for i in range(2)]
     truth = [model.explain(text).target for text in TEXTS[:3]]
     labels = [truth[0], names[truth[1]], names[1 - truth[2]], "neither", -1]
@@ -532,11 +532,11 @@ def test_a_classifier_of_the_masked_position(plan, tmp_path):
     first, *_, passed = [
         row for row in finished(plan, model, tmp_path / "rows.jsonl") if "work" not in row
     ][::-1]
-    found = model.explain(texts[0].replace("***", "[MASK]"), method="input_x_gradient")
-    assert found.tokens[found.position] == "[MASK]"
-    assert first["probability"] == pytest.approx(found.probability, abs=1e-6)
+    result = model.explain(texts[0].replace("***", "[MASK]"), method="input_x_gradient")
+    assert result.tokens[result.position] == "[MASK]"
+    assert first["probability"] == pytest.approx(result.probability, abs=1e-6)
     assert (
-        len(first["values"]["probability_drop"]) == len(found) - 3 + 1
+        len(first["values"]["probability_drop"]) == len(result) - 3 + 1
     )  # [CLS], [MASK] and [SEP] stay
     assert "predicts at every token" in passed["skipped"]
     with pytest.raises(alti.UsageError, match="predicts at its mask token"):
@@ -582,10 +582,10 @@ def test_a_rationale_beside_a_mask_token_of_the_data(tmp_path):
     file = tmp_path / "data.jsonl"
     file.write_text(json.dumps({"text": text, "rationale": [0, 0, 0, 0, 0, 1]}) + "\n")
     judge = Judge(model, Plan("tiny", str(file), ("alti",), mask_token="***mask***").setting())
-    (found,), _ = judge._texts(list(read(file, rationale="rationale")))
-    last = found.task.encoded.text.index("table")
-    scores = torch.tensor([float(start >= last) for start, _ in found.task.encoded.offsets])
-    assert _plausibility(average_precision, found, scores, by_size=False) == 1.0
+    (usable,), _ = judge._texts(list(read(file, rationale="rationale")))
+    last = usable.task.encoded.text.index("table")
+    scores = torch.tensor([float(start >= last) for start, _ in usable.task.encoded.offsets])
+    assert _plausibility(average_precision, usable, scores, by_size=False) == 1.0
 
 
 def test_one_run_at_a_time_writes_a_file(plan, model, tmp_path):
@@ -625,15 +625,15 @@ def test_pairs_of_texts(model, tmp_path, mask):
         second = encoded.types.index(1)
 
         def predict(questions, row=row, encoded=encoded, second=second):
-            found = []
+            probabilities = []
             for ids in questions:
                 first = ids.index(encoded.ids[second - 1], 1) + 1  # behind the first [SEP]
                 types = [0] * first + [1] * (len(ids) - first)
                 logits = model.model(
                     input_ids=torch.tensor([ids]), token_type_ids=torch.tensor([types])
                 ).logits
-                found.append(logits.softmax(-1)[0, row["target"]])
-            return torch.stack(found).detach()
+                probabilities.append(logits.softmax(-1)[0, row["target"]])
+            return torch.stack(probabilities).detach()
 
         keep = torch.tensor(encoded.special)
         scores = model.explain(
@@ -679,8 +679,8 @@ def test_pairs_with_special_tokens_inside_are_passed_over(model, tmp_path):
 @pytest.mark.parametrize(("family", "kind"), [("roberta", "bpe"), ("mpnet", "wordpiece")])
 def test_pairs_without_types(family, kind):
     """A tokenizer that gives none, and a model that takes none."""
-    found = alti.Model(
+    model = alti.Model(
         tiny.speaking(family, "AutoModelForSequenceClassification", kind), tiny.tokenizer(kind)
     )
-    assert found.encoder.types_of([2, 5, 3, 6, 3]) is None
-    assert Predictor(found, pairs=True).probabilities([[2, 5, 3, 6, 3]]).shape == (1, 2)
+    assert model.encoder.types_of([2, 5, 3, 6, 3]) is None
+    assert Predictor(model, pairs=True).probabilities([[2, 5, 3, 6, 3]]).shape == (1, 2)

@@ -1,4 +1,4 @@
-"""Fine-tuning: it learns, repeats itself to the bit, goes on after a stop, and says what is wrong."""
+"""Fine-tuning: it learns, repeats itself to the bit, resumes after a stop, and reports errors."""
 
 import json
 import shutil
@@ -74,9 +74,9 @@ def test_it_learns_and_the_result_can_be_explained(steady, data, tmp_path, task)
     assert not (tmp_path / "steps").exists()
     model = alti.load(tmp_path, device="cpu")
     place = {"position": -4} if task == "mask" else {}
-    found = model.explain("the film is clumsy and [MASK] long", method="absence", **place)
-    assert found.label == "poor"
-    assert found.scores.isfinite().all()
+    result = model.explain("the film is clumsy and [MASK] long", method="absence", **place)
+    assert result.label == "poor"
+    assert result.scores.isfinite().all()
 
 
 def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(checkpoint, data, tmp_path):
@@ -218,7 +218,7 @@ def test_pairs_of_texts(checkpoint, tmp_path):
     """The second text is trained on too."""
     rows = [{"a": a, "b": b, "label": int(a == b)} for a in WORDS for b in WORDS for _ in range(3)]
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    asked = Recipe(
+    recipe = Recipe(
         checkpoint,
         str(tmp_path / "pairs.jsonl"),
         split=None,
@@ -227,7 +227,7 @@ def test_pairs_of_texts(checkpoint, tmp_path):
         pair="b",
         epochs=0.2,
     )
-    card = train(asked, tmp_path / "out")
+    card = train(recipe, tmp_path / "out")
     assert (card["pair"], card["texts"]) == ("b", 48)
     assert alti.load(tmp_path / "out", device="cpu").explain("clever", "bad").text_pair == "bad"
 

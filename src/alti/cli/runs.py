@@ -56,9 +56,9 @@ def bench(
         str | None, typer.Option(help="Weights of words, for plausibility.")
     ] = None,
     pair_column: PairColumn = None,
-    first: Annotated[int | None, typer.Option(help="Use only the first so many rows.")] = None,
+    first: Annotated[int | None, typer.Option(help="Use only the first N rows.")] = None,
     sample: Annotated[
-        int | None, typer.Option(help="Use only so many rows, drawn with --seed.")
+        int | None, typer.Option(help="Use only N rows, drawn with --seed.")
     ] = None,
     seed: Annotated[int, typer.Option()] = 0,
     mask: Annotated[
@@ -191,7 +191,7 @@ def train(
         str, typer.Option(help="text, or mask: the head reads the mask token.")
     ] = "text",
     mask_token: MaskToken = None,
-    first: Annotated[int | None, typer.Option(help="Use only the first so many rows.")] = None,
+    first: Annotated[int | None, typer.Option(help="Use only the first N rows.")] = None,
     epochs: Annotated[float, typer.Option()] = 3.0,
     batch: Annotated[int, typer.Option(help="Texts per step.")] = 32,
     rate: Annotated[float, typer.Option(help="Learning rate.")] = 2e-5,

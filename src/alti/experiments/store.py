@@ -139,7 +139,8 @@ def _require_same_run(file: Path, before: Row, header: Row) -> None:
         )
     different = [key for key in header if before.get(key) != header[key]]
     if different == ["of"]:
-        old, new = before["of"], header["of"]
+        old = before["of"]
+        new = header["of"]
         changed = " and the ".join(key for key in new if old.get(key) != new[key])
         raise UsageError(
             f"{file} holds rows of the same plan, but the {changed} changed since: "

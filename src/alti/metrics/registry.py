@@ -153,7 +153,7 @@ def answer(
                 results[i] = stop.value
         unique = list(dict.fromkeys(chain.from_iterable(keys.values())))
         probabilities = _predicted(predict, unique, targets is not None)
-        replies = {i: [probabilities[key] for key in asked] for i, asked in keys.items()}
+        replies = {i: [probabilities[key] for key in own] for i, own in keys.items()}
     return [results[i] for i in range(len(running))]
 
 
