@@ -1,6 +1,6 @@
 """What Model.fingerprint costs: seconds, and how many forward passes of 128 tokens that is.
 
-python benchmarks/fingerprint.py                  # on the GPU, where there is one
+python benchmarks/fingerprint.py                  # on the GPU, if there is one
 """
 
 import statistics
@@ -12,7 +12,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import alti
 
-TOKENS, REPEATS = 128, 5
+TOKENS = 128
+REPEATS = 5
 LLAMA = {  # SmolLM-135M's shape
     "vocab_size": 49152,
     "hidden_size": 576,
@@ -39,12 +40,13 @@ def main() -> None:
 
 def show(name: str, model: alti.Model) -> None:
     count = sum(p.numel() for p in model.model.parameters()) / 1e6
-    hashing, forward = seconds(model.fingerprint), seconds(lambda: passed(model))
+    hashing = seconds(model.fingerprint)
+    forward = seconds(lambda: forward_pass(model))
     ratio = hashing / forward
     print(f"{name:10}  {count:8.1f} M  {hashing:9.3f} s  {forward:8.4f} s  {ratio:5.1f}")
 
 
-def passed(model: alti.Model) -> None:
+def forward_pass(model: alti.Model) -> None:
     ids = torch.arange(5, TOKENS + 5, device=model.model.device)[None]
     with torch.no_grad():
         model.model(input_ids=ids)

@@ -13,18 +13,16 @@ def main() -> None:
     disable_progress_bar()
     model = alti.load()
     for method in ("alti", "absence"):
-        print(f'$ alti explain "{SENTENCE}"' + (f" --method {method}" if method != "alti" else ""))
+        option = "" if method == "alti" else f" --method {method}"
+        print(f'$ alti explain "{SENTENCE}"{option}')
         print(model.explain(SENTENCE, method=method), end="\n\n")
     errors = model.check()
-    print(
-        f"{model.name} ({model.family}): {len(errors)} blocks, worst error {max(errors):.1e} in float32: exact"
-    )
+    worst = f"worst error {max(errors):.1e} in float32"
+    print(f"{model.name} ({model.family}): {len(errors)} blocks, {worst}: exact")
     page = Path("demo.html")
     methods = ("alti", "absence", "integrated_gradients", "attention_rollout")
-    page.write_text(
-        alti.html.page([model.explain(SENTENCE, method=method) for method in methods]),
-        encoding="utf-8",
-    )
+    results = [model.explain(SENTENCE, method=method) for method in methods]
+    page.write_text(alti.html.page(results), encoding="utf-8")
     print(f"\nFour methods side by side: open {page.resolve().as_uri()}")
 
 

@@ -1,4 +1,4 @@
-"""Make the pictures of the README and of docs/pictures.md again: `python examples/pictures.py` (needs chromium)."""
+"""Make the pictures of the README and of docs/pictures.md again (needs chromium)."""
 
 import io
 import shutil
@@ -25,28 +25,25 @@ QUIET = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--
 def main() -> None:
     IMAGES.mkdir(parents=True, exist_ok=True)
     model = alti.load()
-    found = {method: model.explain(SENTENCE, method=method) for method in METHODS}
+    results = {method: model.explain(SENTENCE, method=method) for method in METHODS}
     for theme in ("light", "dark"):
-        screenshot(
-            alti.html.page(list(found.values()), theme=theme), IMAGES / f"methods-{theme}.png"
-        )
-    in_a_terminal(list(found.values()), IMAGES / "terminal.png")
-    found["absence"].plot("tokens").savefig(IMAGES / "tokens.png", dpi=110)
-    found["alti"].plot("matrix").savefig(IMAGES / "matrix.png", dpi=110)
-    found["alti"].plot("layers").savefig(IMAGES / "layers.png", dpi=110)
-    found["alti"].plot("graph", threshold=0.1).savefig(IMAGES / "graph.png", dpi=110)
+        page = alti.html.page(list(results.values()), theme=theme)
+        screenshot(page, IMAGES / f"methods-{theme}.png")
+    in_a_terminal(list(results.values()), IMAGES / "terminal.png")
+    results["absence"].plot("tokens").savefig(IMAGES / "tokens.png", dpi=110)
+    results["alti"].plot("matrix").savefig(IMAGES / "matrix.png", dpi=110)
+    results["alti"].plot("layers").savefig(IMAGES / "layers.png", dpi=110)
+    results["alti"].plot("graph", threshold=0.1).savefig(IMAGES / "graph.png", dpi=110)
 
 
-def in_a_terminal(found: list[alti.Attribution], file: Path) -> None:
-    """What `alti explain` and `alti compare` print where there are 16 million colours."""
+def in_a_terminal(results: list[alti.Attribution], file: Path) -> None:
+    """What `alti explain` and `alti compare` print in a terminal with 16 million colours."""
     style = terminal.Style(terminal.ALL, DARK, 92)
     console = Console(record=True, width=94, file=io.StringIO(), force_terminal=True)
-    console.print(
-        Text.from_ansi(f'$ alti explain "{SENTENCE}"\n{terminal.render(found[0], style=style)}\n')
-    )
-    console.print(
-        Text.from_ansi(f'$ alti compare "{SENTENCE}"\n{terminal.compare(found, style=style)}')
-    )
+    explained = terminal.render(results[0], style=style)
+    compared = terminal.compare(results, style=style)
+    console.print(Text.from_ansi(f'$ alti explain "{SENTENCE}"\n{explained}\n'))
+    console.print(Text.from_ansi(f'$ alti compare "{SENTENCE}"\n{compared}'))
     page = console.export_html(inline_styles=True, theme=MONOKAI)
     screenshot(page.replace("<body", '<body style="margin: 24px"'), file, width=960)
 
@@ -55,7 +52,7 @@ def screenshot(page: str, file: Path, width: int = 860) -> None:
     """A web page as a picture, without the empty space around it."""
     chromium = shutil.which("chromium")
     if chromium is None:
-        sys.exit("pictures of web pages take chromium, which is not installed")
+        sys.exit("pictures of web pages need chromium, which is not installed")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "page.html").write_text(page, encoding="utf-8")
         shot = [

@@ -1,4 +1,4 @@
-"""Makes the pictures of the web page in docs/images again: python examples/screenshots.py (needs Chromium)."""
+"""Make the pictures of the web page in docs/images again (needs Chromium)."""
 
 import sys
 from pathlib import Path

@@ -1,1 +1,1 @@
-"""The experiments of the ALTI paper, each one command: python -m reproduction.NAME (see reproduction/README.md)."""
+"""The experiments of the ALTI paper, one command each: python -m reproduction.NAME."""

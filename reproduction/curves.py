@@ -1,7 +1,7 @@
-"""Figures 4 and 7: how the probability of the prediction falls as the tokens ranked highest are deleted one by one.
+"""Figures 4 and 7: how the probability falls as the highest tokens are deleted one by one.
 
 python -m reproduction.curves gte-small sst2                     # one model
-python -m reproduction.curves gte-small sst2 --seeds 10 --texts 200      # mean and deviation over fine-tuning seeds
+python -m reproduction.curves gte-small sst2 --seeds 10 --texts 200    # mean and deviation of seeds
 """
 
 import argparse
@@ -50,20 +50,23 @@ def main() -> None:
     parser.add_argument("data", choices=DATA)
     parser.add_argument("--texts", type=int, default=300)
     parser.add_argument("--seeds", type=int, default=1)
-    asked = parser.parse_args()
-    found = [computed(asked.model, asked.data, seed, asked.texts) for seed in range(asked.seeds)]
-    name = f"{short(asked.model)}-{asked.data}" + (
-        f"-{asked.seeds}-seeds" if asked.seeds > 1 else ""
-    )
+    options = parser.parse_args()
+    by_seed = [
+        computed(options.model, options.data, seed, options.texts) for seed in range(options.seeds)
+    ]
+    suffix = f"-{options.seeds}-seeds" if options.seeds > 1 else ""
+    name = f"{short(options.model)}-{options.data}{suffix}"
     content = {
-        "model": short(asked.model),
-        "data": asked.data,
-        "texts": asked.texts,
-        "seeds": asked.seeds,
+        "model": short(options.model),
+        "data": options.data,
+        "texts": options.texts,
+        "seeds": options.seeds,
     }
     for protocol in ("plain", "envelope"):
-        lines = {m: drawn([file[protocol][m] for file in found]) for m in DRAWN}
-        content[protocol] = lines
+        content[protocol] = {
+            method: mean_with_band([curves[protocol][method] for curves in by_seed])
+            for method in DRAWN
+        }
     write(RESULTS / "curves" / f"{name}.json", rounded(content))
 
 
@@ -84,8 +87,10 @@ def computed(
     )
     file = BUILD / "rows" / f"{short(model)}-{data}-{seed}-curves-{texts}.jsonl"
     file.parent.mkdir(parents=True, exist_ok=True)
-    for done in run(plan, alti.load(model_name(model, data, seed), dtype="float32"), file):
-        print(f"{file.stem}: {done.texts} of {done.total} texts", file=sys.stderr, flush=True)
+    loaded = alti.load(model_name(model, data, seed), dtype="float32")
+    for progress in run(plan, loaded, file):
+        count = f"{progress.texts} of {progress.total} texts"
+        print(f"{file.stem}: {count}", file=sys.stderr, flush=True)
     return {
         protocol: {name: _curves(file, METHODS[name], column) for name in DRAWN}
         for protocol, column in zip(("plain", "envelope"), plan.metrics, strict=True)
@@ -96,10 +101,11 @@ def _curves(file: Path, spec: str, column: str) -> list[list[float]]:
     return [row["values"][column] for row in load_rows(file)[1] if row.get("method") == spec]
 
 
-def drawn(models: list[list[list[float]]]) -> dict[str, Any]:
-    """The mean curve and a band: the 95 % interval over texts, or the deviation over models where there are several.
+def mean_with_band(models: list[list[list[float]]]) -> dict[str, Any]:
+    """The mean curve and a band: the 95 % interval over texts, or the deviation over models.
 
-    Texts that have run out of tokens stay at their last probability, so that the curve is of the same texts all along.
+    Texts that have run out of tokens stay at their last probability, so the mean is always over
+    the same texts.
     """
     longest = max(len(curve) for model in models for curve in model)
     filled = np.array(

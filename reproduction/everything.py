@@ -1,4 +1,4 @@
-"""Train a backbone on the data sets and run every experiment with it, several at a time; goes on where it was stopped.
+"""Train a backbone on the data sets and run every experiment with it; can be resumed.
 
 python -m reproduction.everything gte-small --seeds 10 --jobs 8
 """
@@ -31,37 +31,46 @@ def main() -> None:
     parser.add_argument(
         "--saves", type=int, default=5, help="how often a training writes its state"
     )
-    asked = parser.parse_args()
-    with ThreadPoolExecutor(asked.jobs) as pool:
-        failed = sum(pool.map(run, chains(asked)))
-        after = (
-            [("agreement", asked.backbone, "--seeds", str(asked.seeds))] if asked.seeds > 1 else []
-        )
-        if asked.seeds > 1 and "sst2" in asked.curves:
-            after.append(
-                ("curves", asked.backbone, "sst2", "--seeds", str(asked.seeds), "--texts", "200")
-            )
-        failed += sum(pool.map(run, [[command] for command in after]))
+    options = parser.parse_args()
+    with ThreadPoolExecutor(options.jobs) as pool:
+        failed = sum(pool.map(run, chains(options)))
+        failed += sum(pool.map(run, [[command] for command in over_seeds(options)]))
     sys.exit(1 if failed else 0)
 
 
-def chains(asked: argparse.Namespace) -> list[list[Command]]:
+def over_seeds(options: argparse.Namespace) -> list[Command]:
+    """Commands that need the models of all seeds."""
+    if options.seeds < 2:
+        return []
+    seeds = ("--seeds", str(options.seeds))
+    commands: list[Command] = [("agreement", options.backbone, *seeds)]
+    if "sst2" in options.curves:
+        commands.append(("curves", options.backbone, "sst2", *seeds, "--texts", "200"))
+    return commands
+
+
+def chains(options: argparse.Namespace) -> list[list[Command]]:
     """Commands that follow one another, for each model."""
-    backbone, saves = asked.backbone, ("--saves", str(asked.saves))
-    found: list[list[Command]] = []
-    for data in asked.data:
+    backbone = options.backbone
+    saves = ("--saves", str(options.saves))
+    by_data: list[list[Command]] = []
+    for data in options.data:
         chain: list[Command] = [("train", backbone, data, *saves), ("maps", backbone, data)]
-        chain += [("anisotropy", backbone, data)] if data == "sst2" else []
-        chain += [("faithfulness", backbone, data)]
-        chain += [("curves", backbone, data)] if data in asked.curves else []
-        found.append(chain)
-    return found + [
-        [("train", backbone, "sst2", "--seed", str(seed), *saves)] for seed in range(1, asked.seeds)
+        if data == "sst2":
+            chain.append(("anisotropy", backbone, data))
+        chain.append(("faithfulness", backbone, data))
+        if data in options.curves:
+            chain.append(("curves", backbone, data))
+        by_data.append(chain)
+    by_seed: list[list[Command]] = [
+        [("train", backbone, "sst2", "--seed", str(seed), *saves)]
+        for seed in range(1, options.seeds)
     ]
+    return by_data + by_seed
 
 
 def run(chain: list[Command]) -> bool:
-    """Whether a command of the chain failed; those behind it are left out."""
+    """Whether a command of the chain failed; those after it are not run."""
     for name, *arguments in chain:
         log = BUILD / "logs" / f"{'-'.join([name, *arguments])}.log".replace("--", "")
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -69,10 +78,9 @@ def run(chain: list[Command]) -> bool:
         with log.open("w") as out:
             module = [sys.executable, "-m", f"reproduction.{name}", *arguments]
             code = subprocess.call(module, stdout=out, stderr=out, cwd=Path(__file__).parents[1])
-        said = "done" if code == 0 else f"failed, see {log}"
-        print(
-            f"{name} {' '.join(arguments)}: {said} ({time.monotonic() - start:.0f} s)", flush=True
-        )
+        outcome = "done" if code == 0 else f"failed, see {log}"
+        seconds = time.monotonic() - start
+        print(f"{name} {' '.join(arguments)}: {outcome} ({seconds:.0f} s)", flush=True)
         if code:
             return True
     return False

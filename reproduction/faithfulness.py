@@ -1,7 +1,7 @@
-"""Tables 2, 3, 4 and those of the appendix: comprehensiveness and sufficiency of every method, by both protocols.
+"""Tables 2, 3, 4 and the appendix: faithfulness of every method, by both protocols.
 
 python -m reproduction.faithfulness gte-small sst2
-python -m reproduction.faithfulness textattack/bert-base-uncased-SST-2 sst2      # a model of the paper, from the hub
+python -m reproduction.faithfulness textattack/bert-base-uncased-SST-2 sst2     # from the hub
 """
 
 import argparse
@@ -39,26 +39,26 @@ def main() -> None:
     parser.add_argument(
         "--texts", type=int, help="default: 1,000 for sst2 and sva, 300 for imdb and yelp"
     )
-    asked = parser.parse_args()
-    settings = DATA[asked.data]
-    model = alti.load(model_name(asked.model, asked.data), dtype="float32")
-    able = default_methods(model)
+    options = parser.parse_args()
+    settings = DATA[options.data]
+    model = alti.load(model_name(options.model, options.data), dtype="float32")
+    possible = default_methods(model)
     plan = Plan(
-        model=short(asked.model),
-        data=str(data_file(asked.data)),
-        methods=tuple(spec for spec in METHODS.values() if spec in able),
+        model=short(options.model),
+        data=str(data_file(options.data)),
+        methods=tuple(spec for spec in METHODS.values() if spec in possible),
         metrics=METRICS,
         split="test",
-        sample=asked.texts or settings.texts,
+        sample=options.texts or settings.texts,
         mask_token=settings.mask_token,
         truncate=True,
     )
-    rows = BUILD / "rows" / f"{short(asked.model)}-{asked.data}.jsonl"
+    rows = BUILD / "rows" / f"{short(options.model)}-{options.data}.jsonl"
     rows.parent.mkdir(parents=True, exist_ok=True)
-    for done in run(plan, model, rows):
-        print(f"{done.texts} of {done.total} texts", file=sys.stderr, flush=True)
+    for progress in run(plan, model, rows):
+        print(f"{progress.texts} of {progress.total} texts", file=sys.stderr, flush=True)
     write(
-        RESULTS / "faithfulness" / f"{short(asked.model)}-{asked.data}.json",
+        RESULTS / "faithfulness" / f"{short(options.model)}-{options.data}.json",
         summarised(rows, model),
     )
 
@@ -66,34 +66,38 @@ def main() -> None:
 def summarised(file: Path, model: alti.Model) -> dict[str, Any]:
     """Means with their 95 % intervals, and ALTI minus each method in pairs of texts."""
     plan, rows = load_rows(file)
-    found = {name: _values(rows, spec) for name, spec in METHODS.items() if spec in plan.methods}
+    specs = {name: spec for name, spec in METHODS.items() if spec in plan.methods}
+    values = {name: _values(rows, spec) for name, spec in specs.items()}
+    tokens = [row["tokens"] for row in rows if row.get("method") == "alti"]
     return {
         "model": plan.model,
         "data": Path(plan.data).stem,
         "texts": len({row["text"] for row in rows if "method" in row}),
-        "median_tokens": statistics.median(
-            row["tokens"] for row in rows if row.get("method") == "alti"
-        ),
+        "median_tokens": statistics.median(tokens),
         "passed_over": sum("skipped" in row for row in rows),
         "accuracy": round(_accuracy(rows, model), 4),
         "work": work(rows),
         "means": {
-            name: {m: rounded(bootstrap(v)) for m, v in columns.items()}
-            for name, columns in found.items()
+            name: {metric: rounded(bootstrap(own)) for metric, own in columns.items()}
+            for name, columns in values.items()
         },
         "alti_minus": {
-            name: {
-                m: rounded(paired(found["ALTI"][m.removesuffix(BY_SIZE)], v))
-                for m, v in columns.items()
-            }
-            for name, columns in found.items()
+            name: _differences(values["ALTI"], columns)
+            for name, columns in values.items()
             if name != "ALTI"
         },
     }
 
 
+def _differences(first: dict[str, list[float]], second: dict[str, list[float]]) -> dict[str, Any]:
+    return {
+        metric: rounded(paired(first[metric.removesuffix(BY_SIZE)], values))
+        for metric, values in second.items()
+    }
+
+
 def _values(rows: list[dict[str, Any]], spec: str) -> dict[str, list[float]]:
-    """Every metric's values in the order of the texts; by size too where a score is signed."""
+    """Every metric's values in the order of the texts; also by size, if scores are signed."""
     own = [row["values"] for row in rows if row.get("method") == spec]
     columns = dict.fromkeys(key for values in own for key in values)
     return {
@@ -103,7 +107,7 @@ def _values(rows: list[dict[str, Any]], spec: str) -> dict[str, list[float]]:
 
 
 def _accuracy(rows: list[dict[str, Any]], model: alti.Model) -> float:
-    """Models of the hub call their classes LABEL_0 and LABEL_1: in the order of the names, negative comes first."""
+    """Models that call their classes LABEL_0 and LABEL_1 have them in the order of the names."""
     own = [row for row in rows if row.get("method") == "alti"]
     names = sorted({row["gold"] for row in own})
     labels = {int(i): str(label).lower() for i, label in model.model.config.id2label.items()}

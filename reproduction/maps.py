@@ -1,4 +1,4 @@
-"""Figures 3 and 9 to 11, Tables 1, 5 and 6: relevance by layer and saliency maps, on drawn texts and on our own.
+"""Figures 3 and 9 to 11, Tables 1, 5 and 6: relevance by layer, and saliency maps.
 
 python -m reproduction.maps gte-small sst2
 """
@@ -29,14 +29,17 @@ OWN = {
         "Hardly a moment goes by without a reason to smile.",
     ),
     "imdb": (
-        "I went in expecting nothing and came out humming the score; the slow first act is a price worth paying.",
+        "I went in expecting nothing and came out humming the score; "
+        "the slow first act is a price worth paying.",
     ),
     "yelp": (
-        "The waiter forgot us twice, the soup was cold, and still the bill came with a smile and a mistake in it.",
+        "The waiter forgot us twice, the soup was cold, "
+        "and still the bill came with a smile and a mistake in it.",
     ),
     "sva": ("the keys to the cabinet in the old kitchen ***mask*** on the table .",),
 }
-DRAWN, LONGEST = 3, 90  # texts that are drawn, of so many words at most
+DRAWN = 3  # texts of the data
+LONGEST = 90  # words in each of them
 
 
 def main() -> None:
@@ -45,22 +48,22 @@ def main() -> None:
     )
     parser.add_argument("model", help="a backbone that was trained here, a folder or a hub name")
     parser.add_argument("data", choices=DATA)
-    asked = parser.parse_args()
-    model = alti.load(model_name(asked.model, asked.data), dtype="float32")
-    own = OWN[asked.data]
+    options = parser.parse_args()
+    model = alti.load(model_name(options.model, options.data), dtype="float32")
+    own = OWN[options.data]
     content = {
-        "model": short(asked.model),
-        "data": asked.data,
+        "model": short(options.model),
+        "data": options.data,
         "layers": {name: explained(model, own[0], name, layers=True) for name in LAYERWISE},
         "saliency": [
             {name: explained(model, text, name) for name in SALIENCY}
-            for text in (*own, *drawn(asked.data))
+            for text in (*own, *random_texts(options.data))
         ],
     }
-    write(RESULTS / "maps" / f"{short(asked.model)}-{asked.data}.json", rounded(content, 4))
+    write(RESULTS / "maps" / f"{short(options.model)}-{options.data}.json", rounded(content, 4))
 
 
-def drawn(data: str) -> list[str]:
+def random_texts(data: str) -> list[str]:
     short_ones = [
         row.text
         for row in read(data_file(data), split="test")

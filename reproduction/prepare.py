@@ -1,7 +1,7 @@
 """Bring the four data sets into one form: BUILD/data/NAME.parquet with text, label and split.
 
-python -m reproduction.prepare SOURCE      # a folder with sst2/, imdb/, yelp/ and linzen/, each with a data.parquet
-python -m reproduction.prepare hub         # SST-2, IMDB and Yelp polarity from the Hugging Face hub (needs a network)
+python -m reproduction.prepare SOURCE      # a folder with {sst2,imdb,yelp,linzen}/data.parquet
+python -m reproduction.prepare hub         # SST-2, IMDB and Yelp polarity from the Hugging Face hub
 """
 
 import argparse
@@ -17,19 +17,17 @@ from reproduction.settings import BUILD, MASK
 
 Row = dict[str, Any]
 NAMES = {0: "negative", 1: "positive"}
-HELD_OUT = (
-    0.1  # share of a training split that becomes the validation split where the data has none
-)
+HELD_OUT = 0.1  # share of a training split that becomes the validation split, if there is none
 LARGEST_TEST = 5000
 
 
 def sst2(rows: list[Row]) -> list[Row]:
-    found = [_row(row["text"], NAMES[row["label"]], row["split"]) for row in rows]
-    return found if any(row["split"] == "validation" for row in found) else _held_out(found)
+    named = [_row(row["text"], NAMES[row["label"]], row["split"]) for row in rows]
+    return named if any(row["split"] == "validation" for row in named) else _held_out(named)
 
 
 def imdb(rows: list[Row]) -> list[Row]:
-    """Reviews that stand in both splits are taken out of the training split."""
+    """Reviews that are in both splits are removed from the training split."""
     tested = {row["text"] for row in rows if row["split"] == "test"}
     kept = [row for row in rows if row["split"] == "test" or row["text"] not in tested]
     return _held_out([_row(row["text"], NAMES[row["label"]], row["split"]) for row in kept])
@@ -37,8 +35,8 @@ def imdb(rows: list[Row]) -> list[Row]:
 
 def yelp(rows: list[Row]) -> list[Row]:
     """As many positive reviews as negative ones, in each split; no review in two of them."""
-    draw = random.Random(0)
-    found: list[Row] = []
+    generator = random.Random(0)
+    balanced: list[Row] = []
     seen: set[str] = set()
     for split in ("test", "train"):
         both: dict[int, list[Row]] = {0: [], 1: []}
@@ -47,10 +45,10 @@ def yelp(rows: list[Row]) -> list[Row]:
                 seen.add(row["text"])
                 both[row["label"]].append(_row(row["text"], NAMES[row["label"]], split))
         fewest = min(map(len, both.values()))
-        chosen = [row for group in both.values() for row in draw.sample(group, fewest)]
-        draw.shuffle(chosen)
-        found += chosen
-    return _held_out(found)
+        chosen = [row for group in both.values() for row in generator.sample(group, fewest)]
+        generator.shuffle(chosen)
+        balanced += chosen
+    return _held_out(balanced)
 
 
 def sva(rows: list[Row]) -> list[Row]:
@@ -60,11 +58,12 @@ def sva(rows: list[Row]) -> list[Row]:
     ]
     random.Random(0).shuffle(kept)
     ends = {"train": 0.6, "validation": 0.8, "test": 1.0}
-    found = []
+    labelled = []
     for i, row in enumerate(kept):
         split = next(split for split, end in ends.items() if i < end * len(kept))
-        found.append(_row(row["masked"], "singular" if row["third_singular"] else "plural", split))
-    return found
+        label = "singular" if row["third_singular"] else "plural"
+        labelled.append(_row(row["masked"], label, split))
+    return labelled
 
 
 def _row(text: str, label: str, split: str) -> Row:
@@ -72,12 +71,12 @@ def _row(text: str, label: str, split: str) -> Row:
 
 
 def _held_out(rows: list[Row]) -> list[Row]:
-    """A part of the training split becomes the validation split; a large test split is drawn from."""
-    draw = random.Random(0)
+    """Part of the training split becomes the validation split; a large test split is sampled."""
+    generator = random.Random(0)
     train = [row for row in rows if row["split"] == "train"]
-    held = {id(row) for row in draw.sample(train, round(HELD_OUT * len(train)))}
+    held = {id(row) for row in generator.sample(train, round(HELD_OUT * len(train)))}
     test = [row for row in rows if row["split"] == "test"]
-    test = draw.sample(test, min(LARGEST_TEST, len(test)))
+    test = generator.sample(test, min(LARGEST_TEST, len(test)))
     return [row | {"split": "validation" if id(row) in held else "train"} for row in train] + test
 
 
@@ -86,14 +85,14 @@ def _folder(source: Path, name: str) -> list[Row]:
 
 
 def _hub(name: str, text: str = "text", splits: dict[str, str] | None = None) -> list[Row]:
-    """The rows of a data set of the hub; `splits` says which of its splits are our train and test."""
+    """The rows of a data set of the hub; `splits` maps our names of splits to its own."""
     import datasets
 
-    found = datasets.load_dataset(*name.split(":"), trust_remote_code=False)
+    dataset = datasets.load_dataset(*name.split(":"), trust_remote_code=False)
     return [
         {"text": row[text], "label": row["label"], "split": ours}
         for ours, theirs in (splits or {"train": "train", "test": "test"}).items()
-        for row in found[theirs]
+        for row in dataset[theirs]
     ]
 
 
@@ -104,9 +103,8 @@ MAKERS: dict[str, tuple[Callable[[list[Row]], list[Row]], str]] = {
     "sva": (sva, "linzen"),
 }
 ON_THE_HUB: dict[str, Callable[[], list[Row]]] = {
-    "sst2": lambda: _hub(
-        "nyu-mll/glue:sst2", "sentence", {"train": "train", "test": "validation"}
-    ),  # its test is hidden
+    # the labels of its test split are not public
+    "sst2": lambda: _hub("nyu-mll/glue:sst2", "sentence", {"train": "train", "test": "validation"}),
     "imdb": lambda: _hub("stanfordnlp/imdb"),
     "yelp": lambda: _hub("fancyzhx/yelp_polarity"),
 }

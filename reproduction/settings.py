@@ -1,4 +1,4 @@
-"""What the experiments share: backbones, data sets, how each is trained and judged, and where files lie."""
+"""What the experiments share: backbones, data sets, how models are trained, where files are."""
 
 import json
 import os
@@ -9,33 +9,30 @@ from typing import Any
 from alti.experiments.data import Example, read, sample
 
 ROOT = Path(__file__).parents[1]
-BUILD = Path(
-    os.environ.get("ALTI_BUILD", ROOT / "build" / "reproduction")
-)  # data, models and rows: not in the repo
+# data, models and rows: not in the repository
+BUILD = Path(os.environ.get("ALTI_BUILD", ROOT / "build" / "reproduction"))
 RESULTS = ROOT / "reproduction" / "results"
-MASK = "***mask***"  # how the agreement data writes the masked verb
+MASK = "***mask***"  # how the agreement data spells the masked verb
 
 
 @dataclass(frozen=True, slots=True)
 class Backbone:
     """A pretrained checkpoint."""
 
-    checkpoint: (
-        str  # folder or hub name; a folder of that name below BUILD/checkpoints is taken first
-    )
+    checkpoint: str  # folder or hub name; a folder of that name in BUILD/checkpoints comes first
     rate: float
 
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """A data set, how a model is fine-tuned on it, and how many of its test texts are judged."""
+    """A data set, how a model is fine-tuned on it, and how many of its test texts are used."""
 
     texts: int
     task: str = "text"
     epochs: float = 2.0
     batch: int = 32
     tokens: int = 512
-    removed: int = 60  # tokens that the probability-drop curves take away, at most
+    removed: int = 60  # the most tokens that the probability-drop curves remove
 
     @property
     def mask_token(self) -> str | None:
@@ -46,7 +43,7 @@ BACKBONES = {
     "gte-small": Backbone("thenlper/gte-small", 5e-5),
     "distilbert-base-cased": Backbone("distilbert/distilbert-base-cased", 5e-5),
     "mpnet-base": Backbone("microsoft/mpnet-base", 2e-5),
-    "bert-tiny": Backbone("prajjwal1/bert-tiny", 2e-4),  # two layers: to try the commands with
+    "bert-tiny": Backbone("prajjwal1/bert-tiny", 2e-4),  # two layers: to try the commands
     "bert-base-uncased": Backbone("google-bert/bert-base-uncased", 2e-5),
     "roberta-base": Backbone("FacebookAI/roberta-base", 2e-5),
     "distilbert-base-uncased": Backbone("distilbert/distilbert-base-uncased", 2e-5),
@@ -99,7 +96,7 @@ def texts(data: str, count: int) -> list[str]:
 
 
 def model_name(model: str, data: str, seed: int = 0) -> str | None:
-    """The folder of a fine-tuned backbone; else a folder or a hub name of its own, or `default`, the embedded model."""
+    """The folder of a fine-tuned backbone, any other folder or hub name, or None for `default`."""
     if model == "default":
         return None
     return str(BUILD / "models" / f"{model}-{data}-{seed}") if model in BACKBONES else model
@@ -110,7 +107,7 @@ def short(model: str) -> str:
 
 
 def write(path: Path, content: Any) -> None:
-    """JSON, all at once: a file that is there is whole."""
+    """Write JSON at once: a file that exists is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -119,7 +116,7 @@ def write(path: Path, content: Any) -> None:
 
 
 def rounded(value: Any, digits: int = 5) -> Any:
-    """The same lists and dicts with shorter numbers, of so many significant digits."""
+    """The same lists and dicts, with numbers of this many significant digits."""
     if isinstance(value, float):
         return float(f"{value:.{digits}g}")
     if isinstance(value, dict):

@@ -15,7 +15,8 @@ from reproduction.settings import BACKBONES, BUILD, DATA, RESULTS, data_file, mo
 
 
 def recipe_of(backbone: str, data: str, seed: int) -> Recipe:
-    settings, source = DATA[data], BACKBONES[backbone]
+    settings = DATA[data]
+    source = BACKBONES[backbone]
     local = BUILD / "checkpoints" / backbone
     return Recipe(
         str(local) if local.is_dir() else source.checkpoint,
@@ -31,19 +32,19 @@ def recipe_of(backbone: str, data: str, seed: int) -> Recipe:
 
 
 def origin(backbone: str) -> str:
-    """What was really fine-tuned: a local folder need not hold what the hub has under the same name."""
+    """What was really fine-tuned: a local folder may differ from the hub's of the same name."""
     local = BUILD / "checkpoints" / backbone
     if not local.is_dir():
         return BACKBONES[backbone].checkpoint
     record = local / "source.json"
     if not record.is_file():
         return f"a local folder {backbone}, of unknown origin"
-    told = json.loads(record.read_text(encoding="utf-8"))
-    return f"{told['what']} ({', '.join(told['packages'])})"
+    source = json.loads(record.read_text(encoding="utf-8"))
+    return f"{source['what']} ({', '.join(source['packages'])})"
 
 
 def dtype_of(backbone: str) -> str | None:
-    """In which precision a local folder holds the weights."""
+    """The precision of the weights in a local folder."""
     file = BUILD / "checkpoints" / backbone / "model.safetensors"
     if not file.is_file():
         return None
@@ -59,20 +60,23 @@ def main() -> None:
     parser.add_argument("data", choices=DATA)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--saves", type=int, default=5)
-    asked = parser.parse_args()
-    out = Path(str(model_name(asked.backbone, asked.data, asked.seed)))
+    options = parser.parse_args()
+    out = Path(str(model_name(options.backbone, options.data, options.seed)))
     card = train(
-        recipe_of(asked.backbone, asked.data, asked.seed), out, saves=asked.saves, watch=_tell
+        recipe_of(options.backbone, options.data, options.seed),
+        out,
+        saves=options.saves,
+        watch=_report,
     )
     card |= {
-        "checkpoint": origin(asked.backbone),
-        "checkpoint_dtype": dtype_of(asked.backbone),
-        "data": asked.data,
+        "checkpoint": origin(options.backbone),
+        "checkpoint_dtype": dtype_of(options.backbone),
+        "data": options.data,
     }
     write(RESULTS / "cards" / f"{out.name}.json", card)
 
 
-def _tell(step: int, steps: int) -> None:
+def _report(step: int, steps: int) -> None:
     if step % max(1, steps // 10) == 0:
         print(f"{step} of {steps} steps", file=sys.stderr, flush=True)
 

@@ -1,4 +1,4 @@
-"""The benchmark: its numbers are the metrics' own, and a run that is killed goes on where it was."""
+"""The benchmark: its numbers are the metrics' own, and a killed run is resumed."""
 
 import json
 import math
@@ -30,7 +30,13 @@ from alti.experiments.bench import (
 from alti.experiments.data import Example, read
 from alti.experiments.evaluate import BY_SIZE, Judge, _plausibility
 from alti.experiments.predict import Predictor, batches
-from alti.metrics import comprehensiveness, probability_drop, sufficiency, token_f1
+from alti.metrics import (
+    average_precision,
+    comprehensiveness,
+    probability_drop,
+    sufficiency,
+    token_f1,
+)
 
 import tiny
 
@@ -87,20 +93,20 @@ def test_rows_are_what_the_metrics_say_one_by_one(plan, model, tmp_path):
     ]
 
     def predict(questions):
-        found = [
+        probabilities = [
             model.model(input_ids=torch.tensor([ids])).logits.softmax(-1)[0, row["target"]]
             for ids in questions
         ]
-        return torch.stack(found).detach()
+        return torch.stack(probabilities).detach()
 
     for row in rows[::3]:
         name, options = parsed(row["method"])
-        found = model.explain(TEXTS[row["text"]], method=name, **options)
-        assert row["probability"] == pytest.approx(found.probability, abs=1e-5)
+        result = model.explain(TEXTS[row["text"]], method=name, **options)
+        assert row["probability"] == pytest.approx(result.probability, abs=1e-5)
         ids = model.tokenizer(TEXTS[row["text"]])["input_ids"]
-        for kind, scores in (("", found.scores), (BY_SIZE, found.scores.abs())):
+        for kind, scores in (("", result.scores), (BY_SIZE, result.scores.abs())):
             for metric in (comprehensiveness, sufficiency):
-                expected = metric(predict, ids, found.special.tolist(), scores)
+                expected = metric(predict, ids, result.special.tolist(), scores)
                 value = row["values"].get(metric.__name__ + kind, row["values"][metric.__name__])
                 assert value == pytest.approx(expected, abs=1e-5)
 
@@ -128,18 +134,20 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 import alti
-from alti.experiments import bench
+from alti.experiments import bench, store
 written = []
 def write(out, rows):
-    lines = b"".join(map(bench._line, rows))
+    lines = b"".join(map(store.line_of, rows))
     written.append(rows)
     out.write(lines if len(written) < 3 else lines[: len(lines) // 2])
     out.flush()
     if len(written) == 3:
         os.kill(os.getpid(), signal.SIGKILL)
-bench._write = write
-plan, file = bench.Plan(model="tiny", data=sys.argv[2], methods=tuple(sys.argv[4:]), chunk=3), Path(sys.argv[3])
-for _ in bench.run(plan, alti.load(sys.argv[1], device="cpu"), file): pass
+store.write_rows = write
+folder, data, file, *methods = sys.argv[1:]
+plan = bench.Plan(model="tiny", data=data, methods=tuple(methods), chunk=3)
+for _ in bench.run(plan, alti.load(folder, device="cpu"), Path(file)):
+    pass
 """
 
 
@@ -172,7 +180,7 @@ def test_every_changed_byte_of_a_row_is_noticed(plan, model, tmp_path):
     assert len(refused) > 0.95 * len(content)
     for line, sentence in refused:
         assert "\n" not in sentence
-        assert ("no file of benchmark rows" if line == 1 else f"line {line} ") in sentence
+        assert ("not a file of benchmark rows" if line == 1 else f"line {line} ") in sentence
 
 
 def test_an_edited_row_is_refused_and_can_be_taken_out(plan, model, tmp_path):
@@ -187,7 +195,7 @@ def test_an_edited_row_is_refused_and_can_be_taken_out(plan, model, tmp_path):
     for wrong in (json.dumps(edited), json.dumps(plain), *strange):
         file.write_text("".join([*lines[:3], wrong + "\n", *lines[4:]]), encoding="latin-1")
         for read_again in (lambda: load_rows(file), lambda: finished(plan, model, file)):
-            with pytest.raises(alti.LoadError, match="line 4 was changed or damaged: take it out"):
+            with pytest.raises(alti.LoadError, match="line 4 was changed or damaged: delete it"):
                 read_again()
     file.write_text("".join([*lines[:3], *lines[4:]]))
     assert tables(plan, finished(plan, model, file)) == tables(plan, before)
@@ -206,7 +214,7 @@ def test_rows_of_before_checksums_are_read_but_not_added_to(plan, model, tmp_pat
     wrong = {"colour": 1, "methods": 5, "metrics": [5], "first": "x", "model": [1], "seed": {}}
     for key, value in wrong.items():
         file.write_text(json.dumps({**plain[0], key: value}) + "\n")
-        with pytest.raises(alti.LoadError, match="no file of benchmark rows"):
+        with pytest.raises(alti.LoadError, match="not a file of benchmark rows"):
             load_rows(file)
 
 
@@ -245,7 +253,7 @@ def test_another_plan_does_not_go_into_the_same_file(plan, model, tmp_path):
     ):
         finished(replace(plan, seed=1), model, tmp_path / "rows.jsonl")
     (tmp_path / "other.txt").write_text("hello\n")
-    with pytest.raises(alti.LoadError, match="no file of benchmark rows"):
+    with pytest.raises(alti.LoadError, match="not a file of benchmark rows"):
         finished(plan, model, tmp_path / "other.txt")
 
 
@@ -311,10 +319,10 @@ def test_methods_that_differ_in_their_aggregate_are_computed_once(
 def test_curves_masking_and_the_envelope(plan, model, tmp_path):
     plain = replace(plan, metrics=("probability_drop", "comprehensiveness"), methods=("alti",))
     rows = finished(plain, model, tmp_path / "plain.jsonl")
-    found = curves(plain, rows)["alti probability_drop"]
-    assert found["texts"][0] == len(TEXTS)
-    assert found["texts"] == sorted(found["texts"], reverse=True)
-    assert found["mean"][0] == pytest.approx(
+    curve = curves(plain, rows)["alti probability_drop"]
+    assert curve["texts"][0] == len(TEXTS)
+    assert curve["texts"] == sorted(curve["texts"], reverse=True)
+    assert curve["mean"][0] == pytest.approx(
         sum(r["probability"] for r in rows if "method" in r) / len(TEXTS)
     )
     assert [column for column in summary(plain, rows)[0].columns if "drop" in column] == []
@@ -348,11 +356,11 @@ def test_rationales(model, tmp_path):
 
 def test_samples_are_seeded_and_rows_from_the_top_are_the_first(plan):
     assert [row.number for row in replace(plan, first=2).rows()] == [0, 1]
-    drawn = [
+    samples = [
         [row.number for row in replace(plan, sample=3, seed=seed).rows()] for seed in (0, 0, 1, 2)
     ]
-    assert drawn[0] == drawn[1]
-    assert len({tuple(numbers) for numbers in drawn}) > 1
+    assert samples[0] == samples[1]
+    assert len({tuple(numbers) for numbers in samples}) > 1
     assert all(isinstance(row, Example) for row in plan.rows())
 
 
@@ -394,8 +402,8 @@ def test_predictions_in_batches_are_those_one_by_one(family, head, kind):
     if head == "AutoModelForMaskedLM":
         questions = [[*ids[:1], mask, *ids[1:]] for ids in questions]
     predictor = Predictor(model, tokens=40)
-    found = predictor.probabilities(questions)
-    for row, ids in zip(found, questions, strict=True):
+    probabilities = predictor.probabilities(questions)
+    for row, ids in zip(probabilities, questions, strict=True):
         logits = model.model(input_ids=torch.tensor([ids])).logits[0].detach()
         place = {"AutoModelForMaskedLM": 1, "AutoModelForCausalLM": -1}.get(head)
         torch.testing.assert_close(row, (logits if place is None else logits[place]).softmax(-1))
@@ -407,10 +415,10 @@ def test_predictions_in_batches_are_those_one_by_one(family, head, kind):
 
 def test_batches_hold_what_fits():
     lengths = [5, 1, 9, 3, 3, 20]
-    found = list(batches(lengths, 12))
-    assert sorted(i for batch in found for i in batch) == list(range(6))
+    numbers = list(batches(lengths, 12))
+    assert sorted(i for batch in numbers for i in batch) == list(range(6))
     assert all(
-        len(batch) * max(lengths[i] for i in batch) <= 12 or len(batch) == 1 for batch in found
+        len(batch) * max(lengths[i] for i in batch) <= 12 or len(batch) == 1 for batch in numbers
     )
     assert list(batches([], 12)) == []
 
@@ -421,7 +429,7 @@ def test_files_of_others_are_left_alone(plan, model, tmp_path):
     ):
         file = tmp_path / f"{number}.txt"
         file.write_text(content)
-        with pytest.raises(alti.LoadError, match="no file of benchmark rows"):
+        with pytest.raises(alti.LoadError, match="not a file of benchmark rows"):
             finished(plan, model, file)
         assert file.read_text() == content
     for file in (tmp_path, tmp_path / "nowhere" / "rows.jsonl"):
@@ -469,7 +477,7 @@ def test_labels_of_any_kind_can_be_read_again(model, data, tmp_path):
 
 
 def test_how_often_the_model_is_right(model, data, tmp_path):
-    """By the number of a class or by its name; a label that the model does not have counts for nothing."""
+    """By the number of a class or by its name; a label that the model lacks is not counted."""
     names = [model.head.config.id2label[i] for i in range(2)]
     truth = [model.explain(text).target for text in TEXTS[:3]]
     labels = [truth[0], names[truth[1]], names[1 - truth[2]], "neither", -1]
@@ -524,11 +532,11 @@ def test_a_classifier_of_the_masked_position(plan, tmp_path):
     first, *_, passed = [
         row for row in finished(plan, model, tmp_path / "rows.jsonl") if "work" not in row
     ][::-1]
-    found = model.explain(texts[0].replace("***", "[MASK]"), method="input_x_gradient")
-    assert found.tokens[found.position] == "[MASK]"
-    assert first["probability"] == pytest.approx(found.probability, abs=1e-6)
+    result = model.explain(texts[0].replace("***", "[MASK]"), method="input_x_gradient")
+    assert result.tokens[result.position] == "[MASK]"
+    assert first["probability"] == pytest.approx(result.probability, abs=1e-6)
     assert (
-        len(first["values"]["probability_drop"]) == len(found) - 3 + 1
+        len(first["values"]["probability_drop"]) == len(result) - 3 + 1
     )  # [CLS], [MASK] and [SEP] stay
     assert "predicts at every token" in passed["skipped"]
     with pytest.raises(alti.UsageError, match="predicts at its mask token"):
@@ -574,10 +582,10 @@ def test_a_rationale_beside_a_mask_token_of_the_data(tmp_path):
     file = tmp_path / "data.jsonl"
     file.write_text(json.dumps({"text": text, "rationale": [0, 0, 0, 0, 0, 1]}) + "\n")
     judge = Judge(model, Plan("tiny", str(file), ("alti",), mask_token="***mask***").setting())
-    (found,), _ = judge._texts(list(read(file, rationale="rationale")))
-    last = found.task.encoded.text.index("table")
-    scores = torch.tensor([float(start >= last) for start, _ in found.task.encoded.offsets])
-    assert _plausibility("average_precision", found, scores, "") == 1.0
+    (usable,), _ = judge._texts(list(read(file, rationale="rationale")))
+    last = usable.task.encoded.text.index("table")
+    scores = torch.tensor([float(start >= last) for start, _ in usable.task.encoded.offsets])
+    assert _plausibility(average_precision, usable, scores, by_size=False) == 1.0
 
 
 def test_one_run_at_a_time_writes_a_file(plan, model, tmp_path):
@@ -617,15 +625,15 @@ def test_pairs_of_texts(model, tmp_path, mask):
         second = encoded.types.index(1)
 
         def predict(questions, row=row, encoded=encoded, second=second):
-            found = []
+            probabilities = []
             for ids in questions:
                 first = ids.index(encoded.ids[second - 1], 1) + 1  # behind the first [SEP]
                 types = [0] * first + [1] * (len(ids) - first)
                 logits = model.model(
                     input_ids=torch.tensor([ids]), token_type_ids=torch.tensor([types])
                 ).logits
-                found.append(logits.softmax(-1)[0, row["target"]])
-            return torch.stack(found).detach()
+                probabilities.append(logits.softmax(-1)[0, row["target"]])
+            return torch.stack(probabilities).detach()
 
         keep = torch.tensor(encoded.special)
         scores = model.explain(
@@ -671,8 +679,8 @@ def test_pairs_with_special_tokens_inside_are_passed_over(model, tmp_path):
 @pytest.mark.parametrize(("family", "kind"), [("roberta", "bpe"), ("mpnet", "wordpiece")])
 def test_pairs_without_types(family, kind):
     """A tokenizer that gives none, and a model that takes none."""
-    found = alti.Model(
+    model = alti.Model(
         tiny.speaking(family, "AutoModelForSequenceClassification", kind), tiny.tokenizer(kind)
     )
-    assert found.encoder.types_of([2, 5, 3, 6, 3]) is None
-    assert Predictor(found, pairs=True).probabilities([[2, 5, 3, 6, 3]]).shape == (1, 2)
+    assert model.encoder.types_of([2, 5, 3, 6, 3]) is None
+    assert Predictor(model, pairs=True).probabilities([[2, 5, 3, 6, 3]]).shape == (1, 2)

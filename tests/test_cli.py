@@ -53,9 +53,9 @@ def test_explain_as_json(run, folder):
     code, out, _ = run(
         "explain", "A clever film", "-m", folder, "--json", "--target", "positive", "-o", "p=2"
     )
-    found = alti.Attribution.from_dict(json.loads(out))
+    result = alti.Attribution.from_dict(json.loads(out))
     assert code == 0
-    assert (found.label, found.options, found.layers) == ("positive", {"p": 2}, None)
+    assert (result.label, result.options, result.layers) == ("positive", {"p": 2}, None)
     _, out, _ = run("explain", "A clever film", "-m", folder, "--json", "--layers")
     assert len(alti.Attribution.from_dict(json.loads(out)).layers) == tiny.LAYERS
 
@@ -76,7 +76,7 @@ def test_explain_lines(run, folder, tmp_path):
     code, out, err = run("explain", "-", "-m", folder, "--json", stdin=lines)
     assert code == 0
     assert [json.loads(line)["text"] for line in out.splitlines()] == ["A clever film", "the plot"]
-    assert err == "alti: 2 texts explained, 1 empty lines passed over\n"
+    assert err == "alti: 2 texts explained, 1 empty line skipped\n"
     (tmp_path / "texts").write_text(lines)
     assert run("explain", "--file", tmp_path / "texts", "-m", folder, "--json")[1] == out
 
@@ -211,11 +211,12 @@ def test_a_bad_line_is_named_and_nothing_is_lost(run, folder):
     ],
 )
 def test_errors_are_one_sentence_and_a_code(run, folder, arguments, code, message):
-    found = run(*(folder if argument == "FOLDER" else argument for argument in arguments))
-    assert found[0] == code
-    assert found[1] == ""
-    assert message in " ".join(found[2].split())
-    assert "Traceback" not in found[2]
+    given = (folder if argument == "FOLDER" else argument for argument in arguments)
+    exit_code, out, err = run(*given)
+    assert exit_code == code
+    assert out == ""
+    assert message in " ".join(err.split())
+    assert "Traceback" not in err
 
 
 def test_a_file_that_is_not_text(run, folder, tmp_path):
@@ -236,8 +237,8 @@ def test_warnings_are_a_line_of_talk(run, tmp_path):
     _, out, err = run("explain", "A clever film", "-m", tmp_path)
     assert "clever" in out
     assert (
-        err
-        == f"alti: {tmp_path} has no weights for the head of BertForMaskedLM: loaded without a head\n"
+        err == f"alti: {tmp_path} has no weights for the head of BertForMaskedLM: "
+        "loaded without a head\n"
     )
 
 
@@ -248,14 +249,14 @@ def test_check(run, folder, monkeypatch):
     assert " in float32, linear view complete to " in out
     assert out.endswith(": exact\n")
     _, out, _ = run("check", folder, "--dtype", "bfloat16", "--json")
-    found = json.loads(out)
-    assert found["exact"] is True
-    assert {name: len(errors) for name, errors in found["errors"].items()} == {
+    report = json.loads(out)
+    assert report["exact"] is True
+    assert {name: len(errors) for name, errors in report["errors"].items()} == {
         "bfloat16": 3,
         "float32": 3,
     }
-    assert max(found["errors"]["float32"]) < 1e-5 < max(found["errors"]["bfloat16"])
-    assert found["completeness"] < 1e-5
+    assert max(report["errors"]["float32"]) < 1e-5 < max(report["errors"]["bfloat16"])
+    assert report["completeness"] < 1e-5
     with monkeypatch.context() as patch:
         patch.setattr("alti.read.linear_view._straight_norm", lambda *_: None)
         code, out, err = run("check", folder)
@@ -323,7 +324,8 @@ def test_as_a_program(folder):
 @pytest.mark.skipif(shutil.which("script") is None, reason="needs a pseudo-terminal from script(1)")
 def test_progress_goes_to_a_terminal_on_stderr_only(folder, tmp_path):
     (tmp_path / "texts").write_text("A clever film\n" * 40)
-    command = f"{sys.executable} -m alti explain --file {tmp_path / 'texts'} -m {folder} --json > {tmp_path / 'out'}"
+    explain = f"{sys.executable} -m alti explain --file {tmp_path / 'texts'} -m {folder} --json"
+    command = f"{explain} > {tmp_path / 'out'}"
     done = subprocess.run(
         ["script", "-qec", command, "/dev/null"], capture_output=True, text=True, check=True
     )
@@ -341,7 +343,7 @@ def texts(tmp_path):
 
 def test_bench(run, folder, texts, tmp_path):
     rows = tmp_path / "rows.jsonl"
-    asked = (
+    arguments = (
         "bench",
         "-m",
         folder,
@@ -352,7 +354,7 @@ def test_bench(run, folder, texts, tmp_path):
         "--out",
         rows,
     )
-    code, out, err = run(*asked)
+    code, out, err = run(*arguments)
     assert code == 0
     assert [line.split()[0] for line in out.splitlines()[3:7]] == [
         "random",
@@ -365,29 +367,37 @@ def test_bench(run, folder, texts, tmp_path):
     assert "Passed over: 1 (" in out
     assert "forward passes in" in err
     assert f"rows in {rows}" in err
-    again = run(*asked)
+    again = run(*arguments)
     assert again[1] == out  # nothing left to do, the same tables
     for form, start in (
         ("markdown", "**"),
         ("latex", "\\begin{table}"),
         ("csv", "table,row,column,value,low,high\n"),
     ):
-        code, out, _ = run(*asked, "--format", form)
+        code, out, _ = run(*arguments, "--format", form)
         assert (code, out[: len(start)]) == (0, start)
-    _, out, _ = run(*asked, "--json")
-    found = json.loads(out)
-    assert found["tables"][0]["rows"][1]["method"] == "alti"
-    assert found["work"]["passes"] > 0
+    _, out, _ = run(*arguments, "--json")
+    report = json.loads(out)
+    assert report["tables"][0]["rows"][1]["method"] == "alti"
+    assert report["work"]["passes"] > 0
 
 
 def test_bench_draws_curves(run, folder, texts, tmp_path):
     metrics = "probability_drop,aopc,normalized_aopc"
-    asked = ("--methods", "alti", "--metrics", metrics, "--out", tmp_path / "rows.jsonl", "--json")
-    code, out, _ = run("bench", "-m", folder, "--data", texts, *asked)
-    found = json.loads(out)
+    options = (
+        "--methods",
+        "alti",
+        "--metrics",
+        metrics,
+        "--out",
+        tmp_path / "rows.jsonl",
+        "--json",
+    )
+    code, out, _ = run("bench", "-m", folder, "--data", texts, *options)
+    report = json.loads(out)
     assert code == 0
-    assert found["curves"]["alti probability_drop"]["texts"][0] == 2
-    assert 0 <= found["tables"][0]["rows"][0]["normalized_aopc"]["value"] <= 1
+    assert report["curves"]["alti probability_drop"]["texts"][0] == 2
+    assert 0 <= report["tables"][0]["rows"][0]["normalized_aopc"]["value"] <= 1
 
 
 @pytest.mark.parametrize(
@@ -409,15 +419,15 @@ def test_bench_errors(run, folder, texts, tmp_path, arguments, code, message):
     (tmp_path / "empty.jsonl").write_text('{"text": ""}\n')
     paths = {"TEXTS": str(texts), "EMPTY": str(tmp_path / "empty.jsonl")}
     given = [paths.get(argument, argument) for argument in arguments]
-    found, out, err = run("bench", "-m", folder, "--out", tmp_path / "rows.jsonl", *given)
-    assert (found, out) == (code, "")
+    exit_code, out, err = run("bench", "-m", folder, "--out", tmp_path / "rows.jsonl", *given)
+    assert (exit_code, out) == (code, "")
     assert message in err
     assert err.count("\n") == 1
 
 
 def test_a_file_without_any_result_is_no_obstacle(run, folder, tmp_path):
     (tmp_path / "long.txt").write_text("clever " * 100, encoding="utf-8")
-    asked = (
+    arguments = (
         "bench",
         "-m",
         folder,
@@ -428,9 +438,9 @@ def test_a_file_without_any_result_is_no_obstacle(run, folder, tmp_path):
         "--out",
         tmp_path / "b.jsonl",
     )
-    code, _, err = run(*asked)
+    code, _, err = run(*arguments)
     assert (code, "--truncate" in err) == (1, True)
-    code, out, _ = run(*asked, "--truncate")
+    code, out, _ = run(*arguments, "--truncate")
     assert code == 0
     assert "1 text; |·|: ranked by the size" in out
     assert "Cut to the model's length: 1 of them." in out
@@ -440,21 +450,21 @@ def test_a_file_without_any_result_is_no_obstacle(run, folder, tmp_path):
 
 
 def test_compare_against_a_class(run, folder):
-    asked = ("compare", "A clever film", "-m", folder, "--target", "1", "--against", "0")
-    code, out, err = run(*asked, "--methods", "alti,linear,absence")
+    arguments = ("compare", "A clever film", "-m", folder, "--target", "1", "--against", "0")
+    code, out, err = run(*arguments, "--methods", "alti,linear,absence")
     assert (code, out.splitlines()[1].split()) == (0, ["linear", "absence"])
-    assert "left out, being the same for every class: alti" in err
+    assert "left out, the same for every class: alti" in err
     assert " rather than " in out.splitlines()[0]
-    code, _, err = run(*asked, "--methods", "alti")
+    code, _, err = run(*arguments, "--methods", "alti")
     assert (code, "nothing to compare" in err) == (2, True)
 
 
 def test_metrics(run):
     code, out, _ = run("metrics", "--json")
-    found = {row["metric"]: row for row in map(json.loads, out.splitlines())}
+    metrics = {row["metric"]: row for row in map(json.loads, out.splitlines())}
     assert code == 0
-    assert found["probability_drop"]["options"] == {"steps": 30, "envelope": False}
-    assert found["token_f1"]["what"]
+    assert metrics["probability_drop"]["options"] == {"steps": 30, "envelope": False}
+    assert metrics["token_f1"]["what"]
 
 
 def test_compare_a_pair(run, folder):
@@ -496,7 +506,7 @@ def test_bench_leaves_out_what_a_family_has_not(run, texts, tmp_path):
         "bench", "-m", tmp_path / "gpt2", "--data", texts, "--first", "1", "--out", tmp_path / "r"
     )
     assert code == 0
-    assert "left out, for want of a second norm in gpt2: globenc, alti_ln2" in err
+    assert "left out, gpt2 has no second norm: globenc, alti_ln2" in err
     assert "absence" in out
 
 
@@ -522,8 +532,8 @@ def test_training_that_goes_wrong_is_a_failure(run, tmp_path):
     tiny.saved(tmp_path / "checkpoint")
     data = tmp_path / "data.csv"
     data.write_text("text,label\na clever film,1\na bad plot,0\n")
-    asked = ("--data", data, "--split", "", "--validation", "", "--epochs", "4", "--rate", "1e36")
-    code, out, err = run("train", tmp_path / "checkpoint", tmp_path / "out", *asked)
+    options = ("--data", data, "--split", "", "--validation", "", "--epochs", "4", "--rate", "1e36")
+    code, out, err = run("train", tmp_path / "checkpoint", tmp_path / "out", *options)
     assert (code, out, err.count("\n")) == (1, "", 1)
     assert "is not finite at step 2 of 4" in err
     assert "train with a smaller rate (--rate), into another folder" in err
@@ -560,7 +570,7 @@ def test_a_full_disk_is_one_sentence():
 def test_no_text_is_a_failure(run, folder, tmp_path):
     code, out, err = run("explain", "-", "-m", folder, "--html", tmp_path / "page.html", stdin="\n")
     assert (code, out) == (1, "")
-    assert "standard input has no text: give one a line" in err
+    assert "standard input has no text: give one per line" in err
 
 
 def test_the_embedded_model_has_a_name(run):
@@ -594,7 +604,7 @@ def test_a_plot_is_written_as_a_whole(run, folder, tmp_path, monkeypatch):
 
 def test_a_plot_that_cannot_be(run, folder, tmp_path):
     for arguments, message in (
-        (("--plot", tmp_path / "picture.txt"), "has no ending of a picture: choose from"),
+        (("--plot", tmp_path / "picture.txt"), "does not end like a picture: choose from"),
         (
             ("--plot", tmp_path / "picture.png", "--kind", "pie"),
             "--kind pie does not exist: choose from tokens",
@@ -639,8 +649,8 @@ def test_names_of_a_model_do_not_control_the_terminal(run, hostile, arguments):
 
 
 def test_json_keeps_names_as_they_are(run, hostile):
-    asked = ("--target", "0", "-m", hostile, "--json", "--method", "linear")
-    _, out, _ = run("explain", "A clever film", *asked)
+    options = ("--target", "0", "-m", hostile, "--json", "--method", "linear")
+    _, out, _ = run("explain", "A clever film", *options)
     assert not CONTROLS.search(out)
     assert json.loads(out)["label"] == f"bad{HOSTILE}"
 
@@ -650,8 +660,8 @@ def test_names_of_a_bench_do_not_control_the_terminal(run, folder, tmp_path, for
     data = tmp_path / f"texts{HOSTILE}.txt"
     data.write_text("A clever film\n")
     out = tmp_path / f"rows{HOSTILE}.jsonl"
-    asked = ("--data", data, "--methods", "alti", "--out", out, "--format", form)
-    code, said, err = run("bench", "-m", folder, *asked)
+    options = ("--data", data, "--methods", "alti", "--out", out, "--format", form)
+    code, said, err = run("bench", "-m", folder, *options)
     assert code == 0
     assert not CONTROLS.search(said + err)
     assert f"rows{SHOWN}" in err
@@ -663,8 +673,8 @@ def test_labels_of_training_do_not_control_the_terminal(run, tmp_path):
     rows = f"text,label\na clever film,good{HOSTILE}\na bad plot,bad{HOSTILE}\n"
     data.write_text(rows, encoding="utf-8")
     out = tmp_path / f"out{HOSTILE}"
-    asked = ("--data", data, "--epochs", "1", "--saves", "0")
-    code, said, err = run("train", tmp_path / "checkpoint", out, *asked)
+    options = ("--data", data, "--epochs", "1", "--saves", "0")
+    code, said, err = run("train", tmp_path / "checkpoint", out, *options)
     assert code == 0
     assert not CONTROLS.search(said + err)
     assert f"labels bad{SHOWN}" in said

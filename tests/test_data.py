@@ -40,14 +40,21 @@ def lines(rows) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-CSV = 'text,label,split\r\n"A clever blend, “really”.",1,train\r\ndull,0,test\r\n"two\nlines",1,test\r\n'
+CSV = (
+    'text,label,split\r\n"A clever blend, “really”.",1,train\r\n'
+    'dull,0,test\r\n"two\nlines",1,test\r\n'
+)
+TSV = (
+    "text\tlabel\tsplit\nA clever blend, “really”.\t1\ttrain\n"
+    'dull\t0\ttest\n"two\nlines"\t1\ttest\n'
+)
 FILES = {
     "data.jsonl": lines(ROWS),
     "data.NDJSON": lines(ROWS),
     "data.json": json.dumps(ROWS, indent=1),
     "data.csv": CSV,
     "with_mark.csv": "\ufeff" + CSV,
-    "data.tsv": 'text\tlabel\tsplit\nA clever blend, “really”.\t1\ttrain\ndull\t0\ttest\n"two\nlines"\t1\ttest\n',
+    "data.tsv": TSV,
 }
 
 
@@ -67,8 +74,8 @@ def test_parquet_and_a_folder_of_it(parquet, tmp_path):
     path = parquet(ROWS, "b.parquet")
     assert list(read(path)) == [Example(i, row["text"], row["label"]) for i, row in enumerate(ROWS)]
     parquet([{"text": "first", "label": 0, "split": "test"}], "a.parquet")
-    found = list(read(tmp_path, split="test"))
-    assert found == [Example(0, "first", 0), Example(1, "dull", 0), Example(2, "two\nlines", 1)]
+    rows = list(read(tmp_path, split="test"))
+    assert rows == [Example(0, "first", 0), Example(1, "dull", 0), Example(2, "two\nlines", 1)]
     parquet([{"text": "other"}], "c.parquet")
     with pytest.raises(alti.UsageError, match="differ in their columns: name one of the files"):
         read(tmp_path)
@@ -115,12 +122,12 @@ def test_rows_that_cannot_be_used_are_told(tmp_path):
         Skipped(2, "line 3 is not JSON"),
         Skipped(3, "line 4 is not an object"),
         Skipped(4, "the text is missing"),
-        Skipped(5, "the text is no string but 5"),
+        Skipped(5, "the text is not a string but 5"),
         Skipped(6, "the text is empty"),
-        Skipped(7, "the text has half a character, a lone surrogate"),
+        Skipped(7, "the text has a lone surrogate"),
         Skipped(8, "the label is neither a whole number nor a name but 0.5"),
         Skipped(9, "the label is neither a whole number nor a name but [1]"),
-        Skipped(10, "the text is no string but ['a', 1]"),
+        Skipped(10, "the text is not a string but ['a', 1]"),
         Example(11, "last"),
     ]
     table = file(tmp_path, "data.csv", "text,label\na,1\nb\nc,1,2\n\nd,0\n")
@@ -160,9 +167,9 @@ def test_the_usual_columns(tmp_path, columns, text):
 def test_labels_are_whole_numbers_or_names(tmp_path):
     labels = [1, "1", "-1", 2.0, True, "good", "1.5", None, ""]
     path = file(tmp_path, "data.jsonl", lines([{"text": "x", "label": label} for label in labels]))
-    found = [row.label for row in read(path)]
-    assert found == [1, 1, -1, 2, 1, "good", "1.5", None, None]
-    assert all(type(label) in (int, str, type(None)) for label in found)
+    labels = [row.label for row in read(path)]
+    assert labels == [1, 1, -1, 2, 1, "good", "1.5", None, None]
+    assert all(type(label) in (int, str, type(None)) for label in labels)
 
 
 def test_words_and_their_rationale(parquet):
@@ -193,7 +200,7 @@ def test_a_rationale_is_a_list_of_numbers(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("asked", "sentence"),
+    ("columns", "sentence"),
     [
         ({"text": "txt"}, "has no column 'txt' for the text: its columns are text, label, split"),
         ({"label": "gold"}, "has no column 'gold' for the label: its columns are"),
@@ -201,9 +208,9 @@ def test_a_rationale_is_a_list_of_numbers(tmp_path):
         ({"split": "dev"}, "has no split 'dev': its splits are train, test"),
     ],
 )
-def test_a_name_that_is_not_there(tmp_path, asked, sentence):
+def test_a_name_that_is_not_there(tmp_path, columns, sentence):
     with pytest.raises(alti.UsageError, match=sentence):
-        read(file(tmp_path, "data.jsonl", lines(ROWS)), **asked)
+        read(file(tmp_path, "data.jsonl", lines(ROWS)), **columns)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +232,7 @@ def test_a_name_that_is_not_there(tmp_path, asked, sentence):
             "a.docx",
             "x",
             alti.UsageError,
-            r"is of no format that can be read: give a \.parquet, \.jsonl",
+            r"has no format that alti can read: give a \.parquet, \.jsonl",
         ),
     ],
 )
@@ -255,7 +262,7 @@ def test_no_rows_have_no_split(tmp_path):
 
 
 def test_no_split_column(tmp_path):
-    with pytest.raises(alti.UsageError, match="has no column 'split': ask for no split"):
+    with pytest.raises(alti.UsageError, match="has no column 'split': choose no split"):
         read(file(tmp_path, "a.txt", "x\n"), split="test")
 
 
@@ -268,8 +275,8 @@ def test_a_parquet_file_that_is_none(tmp_path):
 @pytest.mark.parametrize(
     ("library", "source", "sentence"),
     [
-        ("pyarrow.parquet", "a.parquet", r"takes the library pyarrow: pip install pyarrow"),
-        ("datasets", "stanfordnlp/sst2", "takes the library datasets: pip install datasets"),
+        ("pyarrow.parquet", "a.parquet", r"needs the library pyarrow: pip install pyarrow"),
+        ("datasets", "stanfordnlp/sst2", "needs the library datasets: pip install datasets"),
     ],
 )
 def test_a_library_that_is_missing(tmp_path, monkeypatch, library, source, sentence):
@@ -317,27 +324,27 @@ def test_the_hub_may_break_off(monkeypatch):
 
     library = SimpleNamespace(load_dataset=lambda *_, **__: {"train": rows()})
     monkeypatch.setitem(sys.modules, "datasets", library)
-    found = read("some/data")
-    assert next(found) == Example(0, "a")
+    examples = read("some/data")
+    assert next(examples) == Example(0, "a")
     with pytest.raises(alti.LoadError, match=r"could not be loaded from the hub.*\(TimeoutError\)"):
-        next(found)
+        next(examples)
 
 
 def test_a_sample_is_seeded_ordered_and_without_replacement():
-    drawn = list(sample(range(1000), 50, seed=1))
-    assert drawn == sorted(set(drawn))
-    assert len(drawn) == 50
-    assert drawn == list(sample(iter(range(1000)), 50, seed=1))
-    assert drawn != list(sample(range(1000), 50, seed=2))
-    assert set(drawn) < set(sample(range(1000), 60, seed=1))
+    rows = list(sample(range(1000), 50, seed=1))
+    assert rows == sorted(set(rows))
+    assert len(rows) == 50
+    assert rows == list(sample(iter(range(1000)), 50, seed=1))
+    assert rows != list(sample(range(1000), 50, seed=2))
+    assert set(rows) < set(sample(range(1000), 60, seed=1))
     assert list(sample(range(3), 5)) == [0, 1, 2]
-    with pytest.raises(alti.UsageError, match="a sample of 0 rows was asked for"):
+    with pytest.raises(alti.UsageError, match="a sample of 0 rows is not possible"):
         sample(range(3), 0)
 
 
 def test_a_sample_is_fair():
-    drawn = [row for seed in range(2000) for row in sample(range(10), 3, seed)]
-    assert all(500 < drawn.count(row) < 700 for row in range(10))  # 600 ± 5 standard deviations
+    rows = [row for seed in range(2000) for row in sample(range(10), 3, seed)]
+    assert all(500 < rows.count(row) < 700 for row in range(10))  # 600 ± 5 standard deviations
 
 
 def test_a_sample_of_all_reads_nothing_ahead():
@@ -352,9 +359,9 @@ def test_real_data(shared):
         pytest.skip(
             f"no data at {shared / 'data'}"
         )  # reference outputs can be there without the data sets
-    found = list(read(shared / "data" / "sst2" / "data.parquet", split="test"))
-    assert [row.number for row in found] == list(range(1821))
-    assert {row.label for row in found} == {0, 1}
+    rows = list(read(shared / "data" / "sst2" / "data.parquet", split="test"))
+    assert [row.number for row in rows] == list(range(1821))
+    assert {row.label for row in rows} == {0, 1}
     movies = read(
         shared / "data" / "eraser_movies" / "data.parquet", split="test", rationale="rationale"
     )

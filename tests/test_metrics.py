@@ -1,4 +1,4 @@
-"""Metrics by hand on three tokens, against their anchors, against the definitions and against published numbers."""
+"""Metrics by hand on three tokens, against their definitions and against published numbers."""
 
 import inspect
 import itertools
@@ -13,6 +13,7 @@ import alti
 from alti.metrics import (
     METRICS,
     Faithfulness,
+    Plausibility,
     agreement,
     anisotropy,
     answer,
@@ -35,6 +36,7 @@ from alti.mix.contributions import lengths
 from alti.mix.kernels.reference import parts
 from test_mixing import random_block
 
+FAITHFULNESS = {name: measure for name, measure in METRICS.items() if measure.needs is None}
 CLS, SEP, MASK = 101, 102, 103
 WEIGHTS = {1: 0.5, 2: 0.2, 3: 0.1}  # what each of three tokens adds to the probability
 IDS = [CLS, 1, 2, 3, SEP]
@@ -51,7 +53,7 @@ def additive(inputs):
 
 
 def bumpy(inputs):
-    """A probability that rises again when a token goes: 1 and 2 matter only together, 3 stands in the way."""
+    """A probability that can rise: 1 and 2 matter only together, and 3 lowers it."""
     return [0.2 + 0.5 * ({1, 2} <= {*ids}) + 0.3 * (3 not in ids) * (1 in ids) for ids in inputs]
 
 
@@ -97,7 +99,8 @@ def test_aopc_by_hand():
     assert aopc(additive, IDS, KEEP, WORST) == pytest.approx((0.1 + 0.3 + 0.8) / 3)
 
 
-def test_normalized_aopc_by_hand():  # bounds 1.2 / 3 and 2 / 3; the order 2 1 3 has (.2 + .7 + .8) / 3
+def test_normalized_aopc_by_hand():
+    # bounds 1.2 / 3 and 2 / 3; the order 2 1 3 has (.2 + .7 + .8) / 3
     assert aopc_bounds(additive, IDS, KEEP) == pytest.approx((1.2 / 3, 2 / 3))
     assert normalized_aopc(additive, IDS, KEEP, BEST) == pytest.approx(1)
     assert normalized_aopc(additive, IDS, KEEP, WORST) == pytest.approx(0)
@@ -124,9 +127,9 @@ def test_the_envelope_is_a_running_minimum_or_maximum():
 
 
 def test_the_envelope_does_not_depend_on_the_order_of_the_bins():
-    for found in (comprehensiveness, sufficiency):
+    for measure in (comprehensiveness, sufficiency):
         there, back = (
-            found(bumpy, IDS, KEEP, WORST, bins=b, envelope=True)
+            measure(bumpy, IDS, KEEP, WORST, bins=b, envelope=True)
             for b in [(0.3, 0.6, 1), (1, 0.6, 0.3)]
         )
         assert there == pytest.approx(back)
@@ -144,12 +147,12 @@ def test_the_envelope_of_sufficiency_starts_with_no_token_at_all():
     assert sufficiency(falling, IDS, KEEP, BEST, bins=(1 / 3,)) == pytest.approx((0.5 - 0.7) / 2)
 
 
-@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("name", FAITHFULNESS)
 def test_kept_tokens_stay_and_the_others_go_or_are_masked(name):
     deleted, masked = Recorded(additive), Recorded(additive)
     values = (
-        METRICS[name](deleted, IDS, KEEP, BEST),
-        METRICS[name](masked, IDS, KEEP, BEST, mask_id=MASK),
+        FAITHFULNESS[name](deleted, IDS, KEEP, BEST),
+        FAITHFULNESS[name](masked, IDS, KEEP, BEST, mask_id=MASK),
     )
     assert values[0] == pytest.approx(values[1])  # to this model a mask is nothing
     questions = [[q for call in predict.calls for q in call] for predict in (deleted, masked)]
@@ -158,16 +161,16 @@ def test_kept_tokens_stay_and_the_others_go_or_are_masked(name):
     assert min(map(len, questions[0])) < len(IDS)
 
 
-@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("name", FAITHFULNESS)
 def test_no_token_to_remove(name):
-    value = METRICS[name](additive, [CLS, SEP], [True, True], [0.3, 0.7])
+    value = FAITHFULNESS[name](additive, [CLS, SEP], [True, True], [0.3, 0.7])
     assert value == pytest.approx([0.1]) if name == "probability_drop" else math.isnan(value)
 
 
 def test_ties_are_broken_by_position():
-    asked = Recorded(additive)
-    probability_drop(asked, IDS, KEEP, [0.0] * 5)
-    assert asked.calls == [[IDS, [CLS, 2, 3, SEP], [CLS, 3, SEP], [CLS, SEP]]]
+    predict = Recorded(additive)
+    probability_drop(predict, IDS, KEEP, [0.0] * 5)
+    assert predict.calls == [[IDS, [CLS, 2, 3, SEP], [CLS, 3, SEP], [CLS, SEP]]]
     assert spearman([i % 2 for i in range(500)], [1000 * (i % 2) - i for i in range(500)]) == 1
     assert jaccard([1, 1, 1, 1], [5, 1, 1, 1]) == 1
     assert jaccard([1, 1, 1, 1], [1, 1, 1, 5]) == 0
@@ -244,16 +247,16 @@ def every_aopc(predict, ids, keep):
 @pytest.mark.parametrize(("n", "beam"), [(4, 1), (5, 10)])
 @pytest.mark.parametrize("seed", range(10))
 def test_the_bounds_are_those_of_all_orders_for_few_tokens(seed, n, beam):
-    """Probabilities at random for every set of tokens: nothing that a greedy search could follow."""
+    """Random probabilities for every set of tokens: nothing a greedy search could follow."""
     table = {}
     rng = np.random.default_rng(seed)
 
     def predict(inputs):
         return [table.setdefault(tuple(ids), rng.uniform()) for ids in inputs]
 
-    found = [*every_aopc(predict, range(n), [False] * n)]
+    values = [*every_aopc(predict, range(n), [False] * n)]
     assert aopc_bounds(predict, range(n), [False] * n, beam=beam) == pytest.approx(
-        (min(found), max(found))
+        (min(values), max(values))
     )
 
 
@@ -281,18 +284,20 @@ def test_bounds_that_are_equal_up_to_rounding_are_no_scale():
 def test_many_metrics_are_answered_together_and_each_question_is_asked_once():
     text = Text(0)
     cases = [
-        (found, scores)
-        for found in METRICS.values()
+        (measure, scores)
+        for measure in FAITHFULNESS.values()
         for scores in (text.weights, -text.weights, text.weights**2)
     ]
     together = Recorded(text)
-    values = answer((found.ask(text.ids, text.keep, scores) for found, scores in cases), together)
-    assert values == [found(text, text.ids, text.keep, scores) for found, scores in cases]
+    values = answer(
+        (measure.ask(text.ids, text.keep, scores) for measure, scores in cases), together
+    )
+    assert values == [measure(text, text.ids, text.keep, scores) for measure, scores in cases]
     for call in together.calls:
         assert len({*map(tuple, call)}) == len(call)
     alone = Recorded(text)
-    for found, scores in cases:
-        found(alone, text.ids, text.keep, scores)
+    for measure, scores in cases:
+        measure(alone, text.ids, text.keep, scores)
     assert (
         len(together.calls) == 1 + 1 + 8
     )  # the scores' own order, the whole text, eight tokens one by one
@@ -344,13 +349,74 @@ def test_a_metric_of_ones_own(monkeypatch):
         first_token(additive, IDS, KEEP, BEST, size=3)
 
 
-def test_the_table_holds_the_faithfulness_metrics():
-    names = {"aopc", "comprehensiveness", "normalized_aopc", "probability_drop", "sufficiency"}
-    assert (
-        {name for name, found in METRICS.items() if isinstance(found, Faithfulness)}
-        == names
-        == {*METRICS}
+def test_a_metric_declares_its_properties(monkeypatch):
+    monkeypatch.setattr("alti.metrics.registry.METRICS", {})
+
+    @metric(better="lower", curve=True)
+    def left(ids, keep, scores, *, steps=3, mask_id=None):
+        """What is left.
+
+        More about it.
+        """
+        return (yield [ids])
+
+    @metric(needs="rationale")
+    def overlap(scores, rationale, *, share=0.5):
+        """How much is shared."""
+        return share * sum(rationale)
+
+    @metric
+    def bare(ids, keep, scores):
+        return (yield [ids])
+
+    def declared(measure):
+        return (
+            measure.name,
+            measure.better,
+            measure.curve,
+            measure.needs,
+            measure.options,
+            measure.summary,
+        )
+
+    assert declared(left) == ("left", "lower", True, None, {"steps": 3}, "What is left.")
+    assert declared(overlap) == (
+        "overlap",
+        "higher",
+        False,
+        "rationale",
+        {"share": 0.5},
+        "How much is shared.",
     )
+    assert declared(bare) == ("bare", "higher", False, None, {}, "")
+    assert overlap([1, 2], [1, 1], share=2) == 4
+    assert {"left": left, "overlap": overlap, "bare": bare} == alti.metrics.registry.METRICS
+    with pytest.raises(alti.UsageError, match="better = 'more' does not exist"):
+        metric(better="more")
+    with pytest.raises(alti.UsageError, match="needs = 'time' does not exist"):
+        metric(needs="time")
+
+
+def test_the_table_holds_the_metrics_of_one_text():
+    faithfulness = {
+        "aopc",
+        "comprehensiveness",
+        "normalized_aopc",
+        "probability_drop",
+        "sufficiency",
+    }
+    plausibility = {"average_precision", "token_f1"}
+    kinds = {name: type(measure) for name, measure in METRICS.items()}
+    assert kinds == {
+        **dict.fromkeys(faithfulness, Faithfulness),
+        **dict.fromkeys(plausibility, Plausibility),
+    }
+    assert {name for name, measure in METRICS.items() if measure.needs} == plausibility
+    assert {name for name, measure in METRICS.items() if measure.better == "lower"} == {
+        "probability_drop",
+        "sufficiency",
+    }
+    assert [name for name, measure in METRICS.items() if measure.curve] == ["probability_drop"]
     assert alti.metrics.__all__ == sorted(
         alti.metrics.__all__, key=lambda name: (not name.isupper(), name)
     )
@@ -372,7 +438,7 @@ def test_wrong_arguments():
             lambda inputs: [0.5], IDS, KEEP, BEST
         ),
         "beam = 0 searches nothing": lambda: normalized_aopc(additive, IDS, KEEP, BEST, beam=0),
-        "steps = -1 is no number of tokens": lambda: probability_drop(
+        "steps = -1 is not a number of tokens": lambda: probability_drop(
             additive, IDS, KEEP, BEST, steps=-1
         ),
         "1 metrics and 2 targets": lambda: answer([aopc.ask(IDS, KEEP, BEST)], additive, [0, 1]),
@@ -409,11 +475,11 @@ def test_agreement_by_hand():
         [a, b, [8]],
         [c, b, [9]],
     ]  # the text of one token has no rank correlation
-    found = agreement(models)
-    np.testing.assert_allclose(found, [[1, 0, -0.25], [0, 1, 0.75], [-0.25, 0.75, 1]])
-    np.testing.assert_allclose(pairs(found), [0, -0.25, 0.75])
-    found = agreement(models, predictions=[[0, 0, 0], [0, 1, 0], [1, 0, 0]])
-    np.testing.assert_allclose(pairs(found), [1, -1, np.nan])
+    matrix = agreement(models)
+    np.testing.assert_allclose(matrix, [[1, 0, -0.25], [0, 1, 0.75], [-0.25, 0.75, 1]])
+    np.testing.assert_allclose(pairs(matrix), [0, -0.25, 0.75])
+    matrix = agreement(models, predictions=[[0, 0, 0], [0, 1, 0], [1, 0, 0]])
+    np.testing.assert_allclose(pairs(matrix), [1, -1, np.nan])
     np.testing.assert_allclose(pairs(agreement(models, measure=jaccard)), [2 / 3, 1 / 3, 2 / 3])
 
 
@@ -432,16 +498,16 @@ MEDIANS = {  # over the 45 pairs of models: Spearman, Jaccard
 
 @pytest.mark.parametrize("method", MEDIANS)
 def test_published_agreement_of_ten_models(shared, method):
-    """Ten MultiBERTs on 1,000 SST-2 sentences: the authors' own scores give the authors' own matrices."""
+    """Ten MultiBERTs on 1,000 SST-2 sentences: the authors' scores give the authors' matrices."""
     with np.load(shared / "published" / "multiberts_sst2.npz") as published:
         ends = published["lengths"].astype(int).cumsum()[:-1]
         scores = [np.split(published[f"seed{seed}/{method}"], ends) for seed in range(10)]
         predictions = [published[f"seed{seed}/pred_class"] for seed in range(10)]
         expected = published.get(f"expected_spearman/{method}")
-    found = agreement(scores, predictions)
+    matrix = agreement(scores, predictions)
     if expected is not None:
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-14)
-    medians = np.median(pairs(found)), np.median(pairs(agreement(scores, predictions, jaccard)))
+        np.testing.assert_allclose(matrix, expected, rtol=0, atol=1e-14)
+    medians = np.median(pairs(matrix)), np.median(pairs(agreement(scores, predictions, jaccard)))
     np.testing.assert_allclose(medians, MEDIANS[method], rtol=0, atol=5.01e-4)
 
 
@@ -462,10 +528,10 @@ def test_token_f1_by_hand():
     assert token_f1([3, 2, 1], [0.5, 0.4, 1.0]) == 1 / 2  # marked by half of the people or more
 
 
-@pytest.mark.parametrize("found", [average_precision, token_f1])
+@pytest.mark.parametrize("measure", [average_precision, token_f1])
 @pytest.mark.parametrize("rationale", [[0, 0, 0], [1, 1, 1], [0.4, 0.1, 0.0]])
-def test_a_rationale_without_a_contrast(found, rationale):
-    value = found([1, 2, 3], rationale)
+def test_a_rationale_without_a_contrast(measure, rationale):
+    value = measure([1, 2, 3], rationale)
     assert math.isnan(value)
 
 
@@ -483,10 +549,10 @@ def test_cosine_by_hand():
 def pairwise(vectors):
     """The mean cosine by a loop over pairs; nan without one."""
     real = [v for v in vectors if v.norm() > 0]
-    found = [
+    cosines = [
         float(torch.cosine_similarity(a, b, dim=0)) for a, b in itertools.combinations(real, 2)
     ]
-    return np.mean(found) if found else math.nan
+    return np.mean(cosines) if cosines else math.nan
 
 
 def definition(block):
@@ -524,13 +590,13 @@ def test_anisotropy_is_its_definition(name):
 def test_anisotropy_in_lower_precision(dtype, atol):
     exact = _shrunk(random_block(targets=30, width=64))
     block = _shrunk(random_block(targets=30, width=64, dtype=dtype))
-    found = anisotropy(block, lengths(block, kernel="reference"))
-    for value, expected in zip(found, anisotropy(exact, lengths(exact)), strict=True):
+    means = anisotropy(block, lengths(block, kernel="reference"))
+    for value, expected in zip(means, anisotropy(exact, lengths(exact)), strict=True):
         np.testing.assert_allclose(value.double(), expected, rtol=0, atol=atol)
 
 
 def _shrunk(block):
-    """The same directions, but vectors so short that the inverse of their length leaves the range of float16."""
+    """The same directions, but so short that the inverse of the length does not fit float16."""
     return replace(
         block, weight=block.weight / 64, residual=block.residual / 64, output=block.output / 64
     )

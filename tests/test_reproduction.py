@@ -1,4 +1,4 @@
-"""The reproduction: its data, its commands on a random model, and that its page is what its results say."""
+"""The reproduction: its data, its commands on a random model, and its page."""
 
 import importlib
 import json
@@ -54,11 +54,11 @@ def test_the_commands_on_a_random_model(build, family, monkeypatch):
     for name in ("faithfulness", "curves", "anisotropy"):
         command(name, str(folder), "sst2", "--texts", "4", monkeypatch=monkeypatch)
     command("maps", str(folder), "sst2", monkeypatch=monkeypatch)
-    found = json.loads((build / "results" / "faithfulness" / f"{family}-sst2.json").read_text())
-    assert found["texts"] == 4
-    assert found["means"].keys() == settings.METHODS.keys()
+    result = json.loads((build / "results" / "faithfulness" / f"{family}-sst2.json").read_text())
+    assert result["texts"] == 4
+    assert result["means"].keys() == settings.METHODS.keys()
     plain, released = (
-        found["means"]["ALTI"][f"comprehensiveness{end}"][0] for end in ("", report.RELEASED)
+        result["means"]["ALTI"][f"comprehensiveness{end}"][0] for end in ("", report.RELEASED)
     )
     assert released >= plain  # a running minimum
     maps = json.loads((build / "results" / "maps" / f"{family}-sst2.json").read_text())
@@ -74,8 +74,8 @@ def test_a_backbone_is_trained_and_explained_over_seeds(build, monkeypatch):
             "train", "bert-tiny", "sst2", "--seed", seed, "--saves", "0", monkeypatch=monkeypatch
         )
     command("agreement", "bert-tiny", "--seeds", "2", "--texts", "3", monkeypatch=monkeypatch)
-    found = json.loads((build / "results" / "agreement" / "bert-tiny.json").read_text())
-    assert len(found["pairs"]["ALTI"]["spearman"]) == 1
+    result = json.loads((build / "results" / "agreement" / "bert-tiny.json").read_text())
+    assert len(result["pairs"]["ALTI"]["spearman"]) == 1
 
 
 def test_data_is_balanced_and_split_without_leaks():
@@ -87,15 +87,15 @@ def test_data_is_balanced_and_split_without_leaks():
         }
         for i in range(60)
     ]
-    found = prepare.yelp(reviews)
+    rows = prepare.yelp(reviews)
     for split in ("train", "test"):
         labels = [
             row["label"]
-            for row in found
+            for row in rows
             if row["split"] in (split, "validation" if split == "train" else "")
         ]
         assert labels.count("positive") == labels.count("negative") > 0
-    assert len({row["text"] for row in found}) == len(found)
+    assert len({row["text"] for row in rows}) == len(rows)
     verbs = [
         {
             "masked": f"the key {i} ***mask*** here",
@@ -104,9 +104,9 @@ def test_data_is_balanced_and_split_without_leaks():
         }
         for i in range(20)
     ]
-    found = prepare.sva(verbs)
-    assert [row["split"] for row in found] == ["train"] * 6 + ["validation"] * 2 + ["test"] * 2
-    assert {row["label"] for row in found} == {"singular"}
+    rows = prepare.sva(verbs)
+    assert [row["split"] for row in rows] == ["train"] * 6 + ["validation"] * 2 + ["test"] * 2
+    assert {row["label"] for row in rows} == {"singular"}
 
 
 def test_the_page_says_what_the_results_say():

@@ -1,4 +1,4 @@
-"""Fine-tuning: it learns, repeats itself to the bit, goes on after a stop, and says what is wrong."""
+"""Fine-tuning: it learns, repeats itself to the bit, resumes after a stop, and reports errors."""
 
 import json
 import shutil
@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import alti
-from alti.experiments.train import Recipe, _ByLength, _run, _Trainer, train
+from alti.experiments.train import Recipe, train
+from alti.experiments.trainer import ByLength, RepeatableTrainer, fit
 
 import tiny
 
@@ -73,9 +74,9 @@ def test_it_learns_and_the_result_can_be_explained(steady, data, tmp_path, task)
     assert not (tmp_path / "steps").exists()
     model = alti.load(tmp_path, device="cpu")
     place = {"position": -4} if task == "mask" else {}
-    found = model.explain("the film is clumsy and [MASK] long", method="absence", **place)
-    assert found.label == "poor"
-    assert found.scores.isfinite().all()
+    result = model.explain("the film is clumsy and [MASK] long", method="absence", **place)
+    assert result.label == "poor"
+    assert result.scores.isfinite().all()
 
 
 def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(checkpoint, data, tmp_path):
@@ -109,7 +110,7 @@ def test_a_seed_makes_it_repeatable(checkpoint, data, tmp_path):
 
 def test_batches_are_of_similar_length():
     lengths = [1 + i * 7 % 50 for i in range(1003)]
-    order = list(_ByLength(lengths, 8, seed=0))
+    order = list(ByLength(lengths, 8, seed=0))
     assert sorted(order) == list(range(1003))
     spread = [
         max(batch) - min(batch)
@@ -148,7 +149,7 @@ def test_data_without_splits_is_trained_on_as_a_whole(checkpoint, tmp_path):
     lines = [f"{'clever' if i % 2 else 'dull'} film {i},{i % 2}" for i in range(12)]
     (tmp_path / "plain.csv").write_text("\n".join(["text,label", *lines]), encoding="utf-8")
     with pytest.warns(
-        UserWarning, match="no column 'split': training on all of it, and measuring nothing"
+        UserWarning, match="no column 'split': training on all of it, and measuring no accuracy"
     ):
         card = train(
             Recipe(str(checkpoint), str(tmp_path / "plain.csv"), epochs=0.2), tmp_path / "out"
@@ -167,12 +168,12 @@ def test_a_folder_is_of_one_recipe(checkpoint, data, tmp_path):
     short = recipe(checkpoint, data, epochs=1)
     with pytest.raises(Stop):
         train(short, tmp_path, watch=stop)
-    with pytest.raises(alti.UsageError, match=r"is of another run \(rate = 0.002\)"):
+    with pytest.raises(alti.UsageError, match=r"belongs to another run \(rate = 0.002\)"):
         train(recipe(checkpoint, data, epochs=1, rate=0.5), tmp_path)
     whole, *_ = (tmp_path / "steps").glob("checkpoint-*")
     (tmp_path / "steps" / "checkpoint-99").mkdir()  # half a state, of a run that was killed
     seen = []
-    with pytest.warns(UserWarning, match="unfinished: .*checkpoint-99; going on from"):
+    with pytest.warns(UserWarning, match="unfinished: .*checkpoint-99; resuming from"):
         card = train(short, tmp_path, watch=lambda step, _: seen.append(step))
     assert seen[0] == int(whole.name.rpartition("-")[2]) + 1
     assert train(short, tmp_path, watch=lambda *_: pytest.fail("trained again")) == card
@@ -217,7 +218,7 @@ def test_pairs_of_texts(checkpoint, tmp_path):
     """The second text is trained on too."""
     rows = [{"a": a, "b": b, "label": int(a == b)} for a in WORDS for b in WORDS for _ in range(3)]
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    asked = Recipe(
+    recipe = Recipe(
         checkpoint,
         str(tmp_path / "pairs.jsonl"),
         split=None,
@@ -226,7 +227,7 @@ def test_pairs_of_texts(checkpoint, tmp_path):
         pair="b",
         epochs=0.2,
     )
-    card = train(asked, tmp_path / "out")
+    card = train(recipe, tmp_path / "out")
     assert (card["pair"], card["texts"]) == ("b", 48)
     assert alti.load(tmp_path / "out", device="cpu").explain("clever", "bad").text_pair == "bad"
 
@@ -252,18 +253,16 @@ def test_what_a_gpu_does_not_repeat_is_trained_and_said(monkeypatch):
     with pytest.warns(
         UserWarning, match="does not repeat this model's training to the bit .cumsum"
     ):
-        _run(trainer, None)
+        fit(trainer, None)
     assert trainer.modes == [True, False]
     assert not torch.are_deterministic_algorithms_enabled()
     trainer.state.global_step = 3
     with pytest.raises(RuntimeError):  # what is trained already would be trained again
-        _run(trainer, None)
-    with pytest.warns(
-        UserWarning, match="does not repeat"
-    ):  # a run that goes on starts from its state again
-        _run(trainer, "checkpoint-3")
+        fit(trainer, None)
+    with pytest.warns(UserWarning, match="does not repeat"):  # a resumed run restores its state
+        fit(trainer, "checkpoint-3")
     plain = Stubborn("cpu")
-    _run(plain, None)
+    fit(plain, None)
     assert plain.modes == [False]
 
 
@@ -312,11 +311,11 @@ def test_a_damaged_recipe_is_read_from_the_state(short, whole, tmp_path, content
     (tmp_path / "steps" / "recipe.json").write_bytes(content)
     another = recipe(short.checkpoint, short.data, epochs=1)
     damaged = pytest.warns(UserWarning, match="recipe.json is empty or damaged")
-    with damaged, pytest.raises(alti.UsageError, match="is of another run"):
+    with damaged, pytest.raises(alti.UsageError, match="belongs to another run"):
         train(another, tmp_path)
     first, (warned,), _ = resumed(short, tmp_path)
     assert first == 6
-    assert warned.endswith("steps/recipe.json is empty or damaged, and is written anew")
+    assert warned.endswith("steps/recipe.json is empty or damaged, and will be rewritten")
     assert same_weights(whole, tmp_path)
 
 
@@ -332,7 +331,7 @@ def test_a_damaged_card_is_trained_again(short, tmp_path, whole):
     (tmp_path / "card.json").write_text('{"checkpoint": ')
     first, warned, card = resumed(short, tmp_path)
     assert first == 1
-    assert warned == [f"{tmp_path / 'card.json'} is empty or damaged, and is written anew"]
+    assert warned == [f"{tmp_path / 'card.json'} is empty or damaged, and will be rewritten"]
     assert json.loads((tmp_path / "card.json").read_text()) == card
 
 
@@ -369,7 +368,7 @@ def test_a_damaged_state_is_passed_over(short, whole, tmp_path, damage, earlier)
     last = max(steps.glob("checkpoint-*"), key=lambda state: int(state.name.rpartition("-")[2]))
     DAMAGES[damage](last)
     first, warned, _ = resumed(short, tmp_path)
-    then = "going on from checkpoint-5" if earlier else "starting anew"
+    then = "resuming from checkpoint-5" if earlier else "starting again"
     assert warned == [f"damaged or unfinished: {last}; {then}"]
     assert first == (6 if earlier else 1)
     assert same_weights(whole, tmp_path)
@@ -392,7 +391,7 @@ def test_a_disk_that_is_full_ends_a_run_that_then_goes_on(short, whole, tmp_path
 @pytest.mark.parametrize("what", ["save_model", "card"])
 def test_a_disk_that_is_full_at_the_end(short, whole, tmp_path, monkeypatch, what):
     """What was trained is not trained again."""
-    real = _Trainer.save_model
+    real = RepeatableTrainer.save_model
 
     def full(self, folder, _internal_call=False):
         if not _internal_call:
@@ -401,7 +400,7 @@ def test_a_disk_that_is_full_at_the_end(short, whole, tmp_path, monkeypatch, wha
 
     with monkeypatch.context() as patch:
         if what == "save_model":
-            patch.setattr(_Trainer, "save_model", full)
+            patch.setattr(RepeatableTrainer, "save_model", full)
         else:
             (tmp_path / "card.json").mkdir()
         with pytest.raises(alti.AltiError, match=r"No space left on device|is a folder"):
@@ -434,7 +433,7 @@ def test_a_rate_that_is_too_high_stops_at_the_last_good_step(checkpoint, data, t
 @pytest.mark.parametrize("step", [1, 7, 24])
 def test_weights_that_are_not_finite_are_never_saved(short, tmp_path, monkeypatch, step):
     """A loss is that of the weights before the step, which may spoil them right before a save."""
-    real = _Trainer.create_optimizer
+    real = RepeatableTrainer.create_optimizer
 
     def poisoned(self, *args, **kwargs):
         optimizer = real(self, *args, **kwargs)
@@ -450,7 +449,7 @@ def test_weights_that_are_not_finite_are_never_saved(short, tmp_path, monkeypatc
         optimizer.step = poison
         return optimizer
 
-    monkeypatch.setattr(_Trainer, "create_optimizer", poisoned)
+    monkeypatch.setattr(RepeatableTrainer, "create_optimizer", poisoned)
     kept = "nothing was saved before" if step == 1 else f"checkpoint-{step - 1} is from before"
     with pytest.raises(alti.AltiError, match=f"not finite at step {step} of 24.*{kept}"):
         train(short, tmp_path)

@@ -1,4 +1,4 @@
-"""The command line: each command is a library call. Results go to stdout, talk to stderr."""
+"""The command line: each command is a library call. Results go to stdout, messages to stderr."""
 
 import io
 import sys
@@ -35,16 +35,16 @@ for command in COMMANDS:
 
 
 def main() -> None:
-    """Run the command line; a known error is one sentence and exit code 1, or 2 where the usage was wrong."""
+    """Run the command line; a known error is one sentence and exit code 1, or 2 for wrong usage."""
     warnings.showwarning = lambda message, *_: note(message)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal without ▏ or é still gets its line
+        sys.stdout.reconfigure(errors="replace")  # for a terminal that cannot show ▏ or é
     try:
         app()
     except AltiError as error:
         note(error)
         sys.exit(2 if isinstance(error, UsageError) else 1)
-    except OSError as error:  # a full disk
+    except OSError as error:  # for example a full disk
         note(f"the output could not be written: {error.strerror}")
         silence()
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""What the command line reads from and shows on a terminal: lines of text, tables, and how far it is."""
+"""What the command line reads from and shows on a terminal: lines of text, tables, progress."""
 
 import io
 import json
@@ -6,30 +6,30 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from alti._characters import note
 from alti._errors import LoadError, UsageError
 from alti._files import is_stream, require_target, write_whole
 
-if TYPE_CHECKING:
-    from alti.model.attribution import Attribution
-
 T = TypeVar("T")
 
-READER_LEFT = 141  # what a shell reports of a program whose pipe was closed
+BROKEN_PIPE = 141  # what a shell reports for a program whose pipe was closed
+INTERRUPTED = 130  # and for one that was stopped with Ctrl-C
 
 
 class Lines:
-    """The texts of standard input or a file, one a line; empty lines are counted, not read."""
+    """The texts of standard input or a file, one per line; empty lines are skipped and counted."""
 
     def __init__(self, file: Path | None) -> None:
-        self.file, self.numbers, self.empty = file, list[int](), 0
+        self.file = file
+        self.name = "standard input" if file is None else str(file)
+        self.numbers: list[int] = []  # of the lines that hold a text
+        self.empty = 0
         if file is not None and not file.is_file():
-            what = "is not a file" if file.exists() else "does not exist"
-            raise UsageError(f"--file {file} {what}: give a text file with one text per line")
+            problem = "is not a file" if file.exists() else "does not exist"
+            raise UsageError(f"--file {file} {problem}: give a text file with one text per line")
 
     def __iter__(self) -> Iterator[str]:
         try:
@@ -40,112 +40,74 @@ class Lines:
                         yield line.strip()
                     else:
                         self.empty += 1
-        except (OSError, UnicodeDecodeError) as error:
-            line = len(self.numbers) + self.empty + 1
-            what = (
-                error.strerror
-                if isinstance(error, OSError)
-                else f"line {line} or one soon after is not UTF-8"
-            )
-            raise LoadError(
-                f"{self.file or 'standard input'} could not be read ({what}): save it as UTF-8"
-            ) from error
+        except OSError as error:
+            raise self._unreadable(error.strerror or str(error)) from error
+        except UnicodeDecodeError as error:
+            line_number = len(self.numbers) + self.empty + 1
+            problem = f"line {line_number} or one soon after is not UTF-8"
+            raise self._unreadable(problem) from error
+
+    def _unreadable(self, problem: str) -> LoadError:
+        return LoadError(f"{self.name} could not be read ({problem}): save it as UTF-8")
 
     def count(self) -> int | None:
-        """How many texts there will be, where that can be known."""
+        """How many texts there will be, if that can be known."""
         if self.file is None:
             return None
         with self.file.open("rb") as lines:
             return sum(1 for line in lines if line.strip())
 
-    def tell(self, done: int) -> None:
-        empty = f", {self.empty} empty lines passed over" if self.empty else ""
-        note(f"{done} text{'' if done == 1 else 's'} explained{empty}")
+    def report(self, done: int) -> None:
+        """Say how many texts were explained."""
+        skipped = f", {self.empty} empty {plural('line', self.empty)} skipped" if self.empty else ""
+        note(f"{done} {plural('text', done)} explained{skipped}")
+
+
+def plural(noun: str, count: int) -> str:
+    """`text` or `texts`."""
+    return noun if count == 1 else f"{noun}s"
 
 
 @contextmanager
-def unanswered() -> Iterator[None]:
-    """Whatever a library asks in here gets no answer: standard input holds texts."""
-    texts = sys.stdin
+def no_input() -> Iterator[None]:
+    """Hide standard input, which holds texts, from libraries that ask questions."""
+    stdin = sys.stdin
     sys.stdin = io.StringIO()
     try:
         yield
     finally:
-        sys.stdin = texts
+        sys.stdin = stdin
 
 
 def say(text: str = "", end: str = "\n") -> None:
-    """Print a result; where the reader has left (head), that is the end, and no failure of ours."""
+    """Print a result; stop quietly if the reader has closed the pipe (as head does)."""
     try:
         print(text, end=end, flush=True)
     except BrokenPipeError:
         silence()
-        raise SystemExit(READER_LEFT) from None
+        raise SystemExit(BROKEN_PIPE) from None
 
 
 def silence() -> None:
-    """A stdout that takes nothing more would be an error again at exit."""
+    """Point stdout at nothing: flushing a broken one at exit would be another error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def show(found: "Attribution", as_json: bool, tokens: bool, bars: bool, file: Path | None) -> None:
-    """Print a result, unless a file is written instead."""
-    if as_json:
-        say(json.dumps(found.to_dict()))
-    elif file is None:
-        say(found.render(words=not tokens, bars=bars))
-
-
-def save(
-    found: "list[Attribution]", page: Path | None, document: Path | None, tokens: bool
-) -> None:
-    """The files that were asked for, with all results."""
-    from alti.views import html, latex
-
-    if page and found:
-        write(page, html.page(found, words=not tokens))
-    if document and found:
-        write(document, latex.document(found, words=not tokens))
-
-
-def drawing(file: Path | None, kind: str) -> "Callable[[Attribution, bool], None]":
-    """What draws a result into a file; a wrong kind or ending is told before any work is done."""
-    if file is None:
-        return lambda found, tokens: None
-    from alti.model.attribution import PLOTS
-    from alti.views.plots import ENDINGS
-
-    if kind not in PLOTS:
-        raise UsageError(f"--kind {kind} does not exist: choose from {', '.join(PLOTS)}")
-    if file.suffix.lower() not in ENDINGS:
-        raise UsageError(
-            f"--plot {file} has no ending of a picture: choose from {', '.join(ENDINGS)}"
-        )
-    require_target(file, f"--plot {file}")
-
-    def draw(found: "Attribution", tokens: bool) -> None:
-        figure = found.plot(kind, **({"words": not tokens} if kind == "tokens" else {}))
-        picture = BytesIO()
-        figure.savefig(picture, format=file.suffix[1:].lower(), dpi=150)
-        write_whole(file, picture.getvalue())
-        note(f"{file} written")
-
-    return draw
-
-
-def writable(option: str, path: Path | None) -> None:
+def require_writable(option: str, path: Path | None) -> None:
     """Refuse a file that cannot be written, before any work is done for it."""
     if path is None or (is_stream(path) and os.access(path, os.W_OK)):
         return
     require_target(path, f"{option} {path}")
-    target = path.resolve()  # replaced, so its folder changes too
-    needed = [target.parent, *([target] if target.exists() else [])]
-    if not all(os.access(place, os.W_OK) for place in needed):
-        raise UsageError(f"{option} {path} cannot be written: it is not yours to change")
+    target = path.resolve()
+    changed = [target.parent]  # a file is replaced, which changes its folder too
+    if target.exists():
+        changed.append(target)
+    if not all(os.access(place, os.W_OK) for place in changed):
+        raise UsageError(f"{option} {path} cannot be written: you have no permission to change it")
 
 
 def write(path: Path, text: str) -> None:
-    """Write a text as a whole or not at all; into a pipe, a device or /dev/stdout as it comes."""
+    """Write a text completely or not at all; a pipe, a device or /dev/stdout is appended to."""
     if is_stream(path):
         try:
             with path.open("ab") as out:  # "w" would empty the file that stdout goes into
@@ -158,46 +120,40 @@ def write(path: Path, text: str) -> None:
 
 
 @contextmanager
-def resumable(out: Path, *, kept: bool = True) -> Iterator[None]:
-    """Ctrl-C says how to go on."""
+def resumable(out: Path, *, saved: bool = True) -> Iterator[None]:
+    """Ctrl-C says what the same command will do."""
     try:
         yield
     except KeyboardInterrupt:
-        how = f"goes on from {out}" if kept else "begins anew: nothing was to be kept"
-        note(f"stopped; the same command {how}")
-        raise SystemExit(130) from None
+        outcome = f"resumes from {out}" if saved else "starts again: no state was to be saved"
+        note(f"stopped; the same command {outcome}")
+        raise SystemExit(INTERRUPTED) from None
 
 
 @contextmanager
-def bar(what: str) -> Iterator[Callable[[int, int | None], None]]:
-    """A bar with the time left on stderr, where someone watches."""
+def bar(unit: str) -> Iterator[Callable[[int, int | None], None]]:
+    """A progress bar with the time left on stderr, if that is a terminal."""
+    from rich import progress
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
 
     columns = (
-        TextColumn("alti"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn(f"{what}, left"),
-        TimeRemainingColumn(),
+        progress.TextColumn("alti"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TextColumn(f"{unit}, left"),
+        progress.TimeRemainingColumn(),
     )
     console = Console(stderr=True)
     hidden = not console.is_terminal
-    with Progress(
+    with progress.Progress(
         *columns, console=console, transient=True, disable=hidden, redirect_stdout=False
-    ) as progress:
-        task = progress.add_task("alti", total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
+    ) as shown:
+        task = shown.add_task("alti", total=None)
+        yield lambda done, total: shown.update(task, completed=done, total=total)
 
 
 def watched(results: Iterable[T], total: int | None, *, printed: bool = True) -> Iterator[T]:
-    """The same results, with a bar; none where they go to the terminal themselves."""
+    """The same results, with a progress bar unless they are printed to the terminal."""
     if printed and sys.stdout.isatty():
         yield from results
         return
@@ -207,8 +163,8 @@ def watched(results: Iterable[T], total: int | None, *, printed: bool = True) ->
             update(done, total)
 
 
-def table(rows: list[dict[str, Any]], as_json: bool, *, right: int | None = None) -> None:
-    """A table; columns from number `right` on are numbers."""
+def table(rows: list[dict[str, Any]], as_json: bool) -> None:
+    """Print rows as a table, or as JSON, one object per line."""
     if as_json:
         for row in rows:
             print(json.dumps(row))
@@ -216,14 +172,15 @@ def table(rows: list[dict[str, Any]], as_json: bool, *, right: int | None = None
     from rich.console import Console
     from rich.table import Table
 
-    made = Table(box=None, header_style="bold", pad_edge=False)
-    for number, column in enumerate(rows[0]):
-        numeric = right is not None and number >= right
-        head = column if numeric else column.replace("_", " ")
-        made.add_column(head, overflow="fold", justify="right" if numeric else "left")
+    shown = Table(box=None, header_style="bold", pad_edge=False)
+    for column in rows[0]:
+        shown.add_column(column.replace("_", " "), overflow="fold")
     for row in rows:
-        cells = [
-            "yes" if cell is True else "" if cell is False else str(cell) for cell in row.values()
-        ]
-        made.add_row(*cells)
-    Console().print(made, markup=False)
+        shown.add_row(*map(_cell, row.values()))
+    Console().print(shown, markup=False)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    return str(value)

@@ -2,35 +2,35 @@
 
 from typing import Any
 
-from alti import FAMILIES
+from alti import FAMILIES, Family
 from alti.cli.console import table
 from alti.cli.shared import Json
 
 
 def families(as_json: Json = False) -> None:
     """List the model families that can be read."""
-    rows = [
-        {
-            "family": name,
-            "reads": " + ".join(
-                stack.blocks for stack in family.stacks if not (stack.when or "").startswith("not ")
-            ),
-            "classifier_reads": family.pool,
-            "second_norm": any(site.ffn_norm for stack in family.stacks for site in stack.sites),
-        }
-        for name, family in sorted(FAMILIES.items())
-    ]
-    table(rows, as_json)
+    table([_family_row(name, family) for name, family in sorted(FAMILIES.items())], as_json)
+
+
+def _family_row(name: str, family: Family) -> dict[str, Any]:
+    stacks = [stack for stack in family.stacks if not (stack.when or "").startswith("not ")]
+    return {
+        "family": name,
+        "reads": " + ".join(stack.blocks for stack in stacks),
+        "classifier_reads": family.pool,
+        "second_norm": any(site.ffn_norm for stack in family.stacks for site in stack.sites),
+    }
 
 
 def methods(as_json: Json = False) -> None:
     """List the attribution methods and their options."""
     from alti.methods import METHODS, options_of, summary_of
 
-    own = {
-        name: {key: x for key, x in options_of(name).items() if key != "layers"} for name in METHODS
-    }
-    _list("method", [(name, own[name], summary_of(name)) for name in METHODS], as_json)
+    entries = []
+    for name in METHODS:
+        options = {key: value for key, value in options_of(name).items() if key != "layers"}
+        entries.append((name, options, summary_of(name)))
+    _list("method", entries, as_json)
 
 
 def metrics(as_json: Json = False) -> None:
@@ -40,10 +40,10 @@ def metrics(as_json: Json = False) -> None:
     _list("metric", list(metrics_of()), as_json)
 
 
-def _list(kind: str, found: list[tuple[str, dict[str, Any], str]], as_json: bool) -> None:
-    """A table of names, options and what they are for."""
+def _list(kind: str, entries: list[tuple[str, dict[str, Any], str]], as_json: bool) -> None:
+    """Print a table of names, options and summaries."""
     rows = []
-    for name, own, what in found:
-        shown = own if as_json else " ".join(f"{key}={default}" for key, default in own.items())
-        rows.append({kind: name, "options": shown, "what": what})
+    for name, options, summary in entries:
+        text = " ".join(f"{key}={default}" for key, default in options.items())
+        rows.append({kind: name, "options": options if as_json else text, "what": summary})
     table(rows, as_json)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from alti import UsageError
-from alti.cli.console import unanswered
+from alti.cli.console import no_input
 
 if TYPE_CHECKING:
     from alti import Model
@@ -16,14 +16,17 @@ ModelName = Annotated[
     str | None,
     typer.Option("--model", "-m", help="A Hugging Face hub name or a folder; default: embedded."),
 ]
-Against = Annotated[
-    str | None, typer.Option(help="Label or token: explain why rather the target than this.")
+Pair = Annotated[str | None, typer.Option(help="The second text, for models that read two.")]
+Target = Annotated[
+    str | None, typer.Option(help="Label, its index, or a token. Default: the prediction.")
 ]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")]
-Dtype = Annotated[str | None, typer.Option(help="float32, bfloat16, …; default: float32 on a CPU.")]
-Trust = Annotated[bool, typer.Option("--trust-remote-code", help="Run the model's own code.")]
+Against = Annotated[
+    str | None, typer.Option(help="Label or token: explain why the target rather than this.")
+]
+Position = Annotated[int | None, typer.Option(help="Explain the prediction at this token.")]
+Tokens = Annotated[bool, typer.Option("--tokens", help="Show tokens instead of words.")]
 Bars = Annotated[
-    bool, typer.Option("--bars", help="Show bars, or a table, also where there are colours.")
+    bool, typer.Option("--bars", help="Show bars, or a table, even where colours are possible.")
 ]
 Html = Annotated[Path | None, typer.Option("--html", help="Write a web page instead of printing.")]
 Latex = Annotated[
@@ -33,27 +36,33 @@ Plot = Annotated[
     Path | None,
     typer.Option("--plot", help="Draw into a PNG, SVG or PDF file instead of printing."),
 ]
+Truncate = Annotated[bool, typer.Option("--truncate", help="Cut texts that are too long.")]
+TextColumn = Annotated[str | None, typer.Option(help="Default: text, sentence, …")]
+LabelColumn = Annotated[str | None, typer.Option(help="Default: label.")]
 PairColumn = Annotated[str | None, typer.Option(help="The second text, for models that read two.")]
+MaskToken = Annotated[str | None, typer.Option(help="How the data spells the mask token.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")]
+Dtype = Annotated[str | None, typer.Option(help="float32, bfloat16, …; default: float32 on a CPU.")]
+Trust = Annotated[bool, typer.Option("--trust-remote-code", help="Run the model's own code.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 
 
-def by_commas(given: str) -> list[str]:
-    """What an option lists, separated by commas."""
-    found = [name.strip() for name in given.split(",") if name.strip()]
-    if not found:
-        raise UsageError(f"{given!r} names nothing: give names, separated by commas")
-    return list(dict.fromkeys(found))
+def comma_separated(value: str) -> list[str]:
+    """The names that an option lists, each once."""
+    names = [name.strip() for name in value.split(",") if name.strip()]
+    if not names:
+        raise UsageError(f"{value!r} names nothing: give names, separated by commas")
+    return list(dict.fromkeys(names))
 
 
 def open_model(model: str | None, device: str, dtype: str | None, trust: bool) -> "Model":
-    """The model, loaded without any talk."""
+    """Load the model, without progress bars or warnings about retries."""
     from transformers.utils.logging import disable_progress_bar
 
     from alti import load
 
     disable_progress_bar()
-    logging.getLogger("huggingface_hub").setLevel(
-        logging.ERROR
-    )  # each retry is a warning; what fails is told once
-    with unanswered():
+    # each retry is a warning; a failure is reported once, at the end
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+    with no_input():
         return load(model, device=device, dtype=dtype, trust_remote_code=trust)

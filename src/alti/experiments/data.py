@@ -1,4 +1,4 @@
-"""Reads a data set row by row: a file, a folder of parquet files, or a data set of the Hugging Face hub."""
+"""Reads a data set row by row: a file, a folder of parquet files, or a name on the hub."""
 
 import csv
 import gzip
@@ -19,26 +19,28 @@ from typing import Any, TextIO, TypeVar
 from alti._errors import LoadError, UsageError
 from alti.model.words import HALF
 
-TEXTS = (
-    "text",
-    "sentence",
-    "review",
-    "content",
-    "tokens",
-)  # the columns a text is looked for in, best first
+TEXTS = ("text", "sentence", "review", "content", "tokens")  # usual names of columns, best first
 LABELS = ("label", "labels")
 
+_UNREADABLE = (
+    OSError,
+    EOFError,  # a .gz that was cut off
+    zlib.error,  # the same
+    ValueError,  # JSON, Unicode, and pyarrow's own errors
+    RecursionError,  # JSON nested too deep
+    NotImplementedError,  # a parquet type that pyarrow does not read
+    csv.Error,
+)
+
 T = TypeVar("T")
-Row = dict[str, Any] | str  # the cells of a row by column, or the reason why the row cannot be read
+Row = dict[str, Any] | str  # the cells of a row by column, or why it cannot be read
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A text of the data, with its label and its rationale where the data has them."""
+    """A text of the data, with its label and its rationale if the data has them."""
 
-    number: (
-        int  # the row, from 0, among the rows that were read: the whole data, or the chosen split
-    )
+    number: int  # of the row, from 0, in the whole data or in the chosen split
     text: str
     label: int | str | None = None
     rationale: list[float] | None = None  # a weight for each word of text.split()
@@ -64,21 +66,22 @@ def read(
 ) -> Iterator[Example | Skipped]:
     """Read the rows of a data set, one at a time.
 
-    `source` is a .parquet, .jsonl, .ndjson, .json, .csv, .tsv or .txt file (all but parquet also as .gz), a folder of
-    parquet files, or the name of a data set of the hub, as NAME or NAME:CONFIG. `text`, `label`, `rationale` and `pair`
-    (a second text) name columns; a text may be a list of words. `split` keeps the rows whose column "split" says so,
-    and on the hub takes the split of that name (by default "test", else the first). Rows are numbered from 0 within the
-    split; one that cannot be read counts, whichever split it was of.
+    `source` is a .parquet, .jsonl, .ndjson, .json, .csv, .tsv or .txt file (all but parquet also as
+    .gz), a folder of parquet files, or the name of a data set of the hub, as NAME or NAME:CONFIG.
+    `text`, `label`, `rationale` and `pair` (a second text) name columns; a text may be a list of
+    words. `split` keeps the rows with that value in the column "split"; on the hub it chooses the
+    split of that name (default: "test", else the first). Rows are numbered from 0 within the split;
+    a row that cannot be read is counted, whichever split it belongs to.
 
     >>> for row in read("reviews.csv", text="review", label="stars"):
     ...     print(row)
     """
     path = Path(source).expanduser()
-    rows = _of_split(_files(path), split, path) if _is_local(path) else _hub(str(source), split)
+    rows = _in_split(_files(path), split, path) if _is_local(path) else _hub(str(source), split)
     examples = _examples(
         rows, str(source), {"text": text, "label": label, "rationale": rationale, "pair": pair}
     )
-    first = next(examples, None)  # now, so that a wrong column is told before any model is loaded
+    first = next(examples, None)  # now, to report a wrong column before any model is loaded
     if first is None:
         raise LoadError(f"{source} has no rows: give a data set that has some")
     return itertools.chain([first], examples)
@@ -87,23 +90,23 @@ def read(
 def sample(rows: Iterable[T], count: int | None, seed: int = 0) -> Iterator[T]:
     """Draw `count` rows without replacement, in the order of the data; None takes all.
 
-    The rows are read once and only `count` of them are held. With one seed, a smaller sample is part of a larger one.
+    The rows are read once and only `count` of them are held in memory. With the same seed, a
+    smaller sample is part of a larger one.
     """
     if count is None:
         return iter(rows)
     if count < 1:
         raise UsageError(
-            f"a sample of {count} rows was asked for: give a count of 1 or more, or None for all rows"
+            f"a sample of {count} rows is not possible: give 1 or more, or None for all rows"
         )
-    chance = random.Random(seed)
-    drawn = heapq.nsmallest(
-        count, ((chance.random(), number, row) for number, row in enumerate(rows))
-    )
-    return iter([row for _, _, row in sorted(drawn, key=lambda keyed: keyed[1])])
+    generator = random.Random(seed)
+    keyed = ((generator.random(), number, row) for number, row in enumerate(rows))
+    lowest = heapq.nsmallest(count, keyed)
+    return iter([row for _, _, row in sorted(lowest, key=lambda entry: entry[1])])
 
 
 def has_splits(source: str | Path) -> bool:
-    """Whether a data set can be read by split: data of the hub, and files with a column "split"."""
+    """Whether a data set can be read by split: one of the hub, or files with a column "split"."""
     path = Path(source).expanduser()
     if not _is_local(path):
         return True
@@ -112,7 +115,7 @@ def has_splits(source: str | Path) -> bool:
 
 
 def fingerprint(source: str | Path) -> str | None:
-    """A hash of the files of a data set, to tell one content from another; None for one of the hub."""
+    """A hash of the files of a data set; None for a data set of the hub."""
     path = Path(source).expanduser()
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path] if path.is_file() else []
     digest = hashlib.sha256()
@@ -124,7 +127,7 @@ def fingerprint(source: str | Path) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """Where a row has its parts."""
+    """The names of the columns."""
 
     text: str
     label: str | None
@@ -143,49 +146,49 @@ class _Columns:
 
 
 def _examples(
-    rows: Iterator[Row], source: str, asked: dict[str, str | None]
+    rows: Iterator[Row], source: str, given: dict[str, str | None]
 ) -> Iterator[Example | Skipped]:
     columns = None
     for number, row in enumerate(rows):
         if isinstance(row, str):
             yield Skipped(number, row)
             continue
-        columns = columns or _columns(list(row), source, asked)
+        columns = columns or _columns(list(row), source, given)
         yield columns.example(number, row)
 
 
-def _columns(there: list[str], source: str, asked: dict[str, str | None]) -> _Columns:
-    """The columns asked for, or the ones that are usually so called."""
-    for part, name in asked.items():
-        if name is not None and name not in there:
+def _columns(names: list[str], source: str, given: dict[str, str | None]) -> _Columns:
+    """The columns that were given, or those with the usual names."""
+    for part, name in given.items():
+        if name is not None and name not in names:
             raise UsageError(
-                f"{source} has no column {name!r} for the {part}: its columns are {_listed(there)}"
+                f"{source} has no column {name!r} for the {part}: its columns are {_listed(names)}"
             )
-    text = asked["text"] or next((name for name in TEXTS if name in there), None)
+    text = given["text"] or next((name for name in TEXTS if name in names), None)
     if text is None:
         raise UsageError(
-            f"{source} has no column called {_listed(TEXTS)}: name the column of the text, one of {_listed(there)}"
+            f"{source} has no column called {_listed(TEXTS)}: "
+            f"name the column of the text, one of {_listed(names)}"
         )
-    label = asked["label"] or next((name for name in LABELS if name in there), None)
-    return _Columns(text, label, asked["rationale"], asked["pair"])
+    label = given["label"] or next((name for name in LABELS if name in names), None)
+    return _Columns(text, label, given["rationale"], given["pair"])
 
 
 def _text(cell: Any) -> str:
     if isinstance(cell, list) and all(isinstance(word, str) for word in cell):
         cell = " ".join(cell)
     if not isinstance(cell, str):
-        raise ValueError(
-            "the text is missing" if cell is None else f"the text is no string but {cell!r:.50}"
-        )
+        problem = "is missing" if cell is None else f"is not a string but {cell!r:.50}"
+        raise ValueError(f"the text {problem}")
     if not cell.strip():
         raise ValueError("the text is empty")
     if HALF.search(cell):
-        raise ValueError("the text has half a character, a lone surrogate")
+        raise ValueError("the text has a lone surrogate")
     return cell
 
 
 def _label(cell: Any) -> int | str | None:
-    """Whole numbers as such, however the format writes them; any other string is a name."""
+    """A whole number, however the format spells it, or a name."""
     if cell is None or cell == "":
         return None
     if isinstance(cell, str):
@@ -205,8 +208,8 @@ def _rationale(cell: Any, text: str) -> list[float] | None:
     return [float(weight) for weight in cell]
 
 
-def _of_split(rows: Iterator[Row], split: str | None, source: Path) -> Iterator[Row]:
-    """The rows whose column "split" says so; a row that cannot be read could be of any split."""
+def _in_split(rows: Iterator[Row], split: str | None, source: Path) -> Iterator[Row]:
+    """The rows of a split; a row that cannot be read could belong to any."""
     if split is None:
         yield from rows
         return
@@ -217,7 +220,7 @@ def _of_split(rows: Iterator[Row], split: str | None, source: Path) -> Iterator[
             continue
         if not seen and "split" not in row:
             raise UsageError(
-                f"{source} has no column 'split': ask for no split (--split ''), or add that column"
+                f"{source} has no column 'split': choose no split (--split ''), or add that column"
             )
         value = str(row.get("split"))
         seen[value] = None
@@ -228,21 +231,23 @@ def _of_split(rows: Iterator[Row], split: str | None, source: Path) -> Iterator[
 
 
 def _is_local(path: Path) -> bool:
-    """Whether the source is a file or a folder of ours, rather than a name of the hub."""
+    """Whether the source is a file or a folder, and not a name on the hub."""
     if path.is_dir():
         if not list(path.glob("*.parquet")):
             raise UsageError(
-                f"the folder {path} holds no parquet files: give a file, or a folder that holds some"
+                f"the folder {path} holds no parquet files: "
+                "give a file, or a folder that holds some"
             )
         return True
     known = _format(path) in _FORMATS
     if path.exists() and not known:
         raise UsageError(
-            f"{path} is of no format that can be read: give a {_listed(_FORMATS)} file"
+            f"{path} has no format that alti can read: give a {_listed(_FORMATS)} file"
         )
     if not path.exists() and (known or path.is_absolute() or str(path).count("/") > 1):
         raise UsageError(
-            f"{path} does not exist: give a file, a folder of parquet files, or a data set of the hub"
+            f"{path} does not exist: "
+            "give a file, a folder of parquet files, or a data set of the hub"
         )
     return known
 
@@ -256,7 +261,7 @@ def _is_packed(path: Path) -> bool:
 
 
 def _files(path: Path) -> Iterator[Row]:
-    """The rows of a file, or of all the parquet files of a folder, by name."""
+    """The rows of a file, or of all parquet files of a folder, sorted by name."""
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if len(files) > 1:
         headers = {tuple(row) for file in files for row in itertools.islice(_rows(file), 1)}
@@ -269,22 +274,10 @@ def _files(path: Path) -> Iterator[Row]:
 
 
 def _rows(file: Path) -> Iterator[Row]:
-    """Whatever its reader raises, a file that cannot be read is one kind of error.
-
-    RecursionError: JSON nested too deep. NotImplementedError: a parquet type that pyarrow does not read. EOFError and
-    zlib.error: a .gz that was cut off. ValueError: JSON, Unicode, and pyarrow's own errors.
-    """
+    """The rows of a file; whatever its reader raises becomes a LoadError."""
     try:
         yield from _FORMATS[_format(file)](file)
-    except (
-        OSError,
-        EOFError,
-        ValueError,
-        RecursionError,
-        NotImplementedError,
-        csv.Error,
-        zlib.error,
-    ) as error:
+    except _UNREADABLE as error:
         raise LoadError(f"{file} could not be read: {_first_line(error)}") from error
 
 
@@ -323,7 +316,8 @@ def _cells(file: Path, delimiter: str) -> Iterator[Row]:
             if len(cells) == len(header):
                 yield dict(zip(header, cells, strict=True))
             else:
-                yield f"line {table.line_num} has {len(cells)} cells under a header of {len(header)}"
+                counts = f"{len(cells)} cells under a header of {len(header)}"
+                yield f"line {table.line_num} has {counts}"
 
 
 def _lines(file: Path) -> Iterator[Row]:
@@ -345,21 +339,27 @@ _FORMATS: dict[str, Callable[[Path], Iterator[Row]]] = {
 
 @contextmanager
 def _opened(file: Path) -> Iterator[TextIO]:
-    """The file as text; a byte order mark is no part of it, and the csv module wants line ends untouched."""
-    unpack: Any = gzip.open if _is_packed(file) else open
-    with unpack(file, "rt", encoding="utf-8-sig", newline="") as opened:
+    """The file as text, without a byte order mark; line ends are left to the csv module."""
+    open_file: Any = gzip.open if _is_packed(file) else open
+    with open_file(file, "rt", encoding="utf-8-sig", newline="") as opened:
         yield opened
 
 
 def _hub(source: str, split: str | None) -> Iterator[Row]:
     """The rows of a data set of the hub, as they arrive."""
     datasets = _library(
-        "datasets", f"{source} is no file or folder here, and loading it from the hub", "datasets"
+        "datasets",
+        f"{source} is not a file or folder here, and loading it from the hub",
+        "datasets",
     )
     name, _, config = source.partition(":")
     with _from_the_hub(source):
-        options = {"streaming": True, "trust_remote_code": False}  # else it asks on standard input
-        splits = datasets.load_dataset(name, config or None, **options)
+        splits = datasets.load_dataset(
+            name,
+            config or None,
+            streaming=True,
+            trust_remote_code=False,  # without it, the library asks on standard input
+        )
     if split is None:
         split = "test" if "test" in splits else next(iter(splits))
     if split not in splits:
@@ -370,23 +370,23 @@ def _hub(source: str, split: str | None) -> Iterator[Row]:
 
 @contextmanager
 def _from_the_hub(source: str) -> Iterator[None]:
-    """Whatever a missing network, a wrong name or the hub itself raises becomes a sentence."""
+    """Whatever a missing network, a wrong name or the hub itself raises becomes a LoadError."""
     try:
         yield
     except Exception as error:
         raise LoadError(
-            f"{source} is no file or folder here and could not be loaded from the hub: check the name and the network, "
-            f"or give a file ({_first_line(error)})"
+            f"{source} is not a file or folder here and could not be loaded from the hub: "
+            f"check the name and the network, or give a file ({_first_line(error)})"
         ) from error
 
 
-def _library(name: str, what: str, install: str) -> Any:
+def _library(name: str, purpose: str, package: str) -> Any:
     """A library that not every user needs."""
     try:
         return import_module(name)
     except ImportError as error:
         raise LoadError(
-            f"{what} takes the library {name.partition('.')[0]}: pip install {install}"
+            f"{purpose} needs the library {name.partition('.')[0]}: pip install {package}"
         ) from error
 
 

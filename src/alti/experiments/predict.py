@@ -10,19 +10,21 @@ from alti.methods.logits import logits_of, probabilities
 from alti.model.model import Model
 from alti.read.modules import evaluating, network
 
-LOGITS = 1 << 28  # numbers that a language model may give for a batch
-TOKENS = {"cpu": 4096, "cuda": 1 << 16}  # of a batch, padding included
+LOGITS = 1 << 28  # the most logits that a language model may return for a batch
+TOKENS = {"cpu": 4096, "cuda": 1 << 16}  # per batch, padding included
 
 
 class Predictor:
-    """What a model says to sequences of tokens; counts what that took."""
+    """A model's probabilities for sequences of tokens; counts its forward passes."""
 
     def __init__(self, model: Model, *, tokens: int | None = None, pairs: bool = False) -> None:
         if model.head.kind == "encoder":
             raise UsageError(
-                f"{model.name or 'this model'} has no head and predicts nothing: load a classifier or a language model"
+                f"{model.name or 'this model'} has no head and predicts nothing: "
+                "load a classifier or a language model"
             )
-        self.model, self.pairs = model, pairs  # whether every sequence is a pair of texts
+        self.model = model
+        self.pairs = pairs  # whether every sequence is a pair of texts
         self.device = network(model.model).device
         self.tokens = tokens or TOKENS.get(self.device.type, TOKENS["cpu"])
         if model.head.kind in ("masked", "causal"):  # logits of every token
@@ -33,58 +35,67 @@ class Predictor:
     def __call__(self, questions: Sequence[list[int]], targets: Sequence[int]) -> list[float]:
         """The probability of each target, given its sequence."""
         chosen = torch.tensor(list(targets), dtype=torch.long)
-        return self._asked(
-            questions, lambda some, rows: rows.gather(1, chosen[some][:, None])[:, 0]
-        ).tolist()
+
+        def keep(batch: list[int], probabilities: Tensor) -> Tensor:
+            return probabilities.gather(1, chosen[batch][:, None])[:, 0]
+
+        return self._answers(questions, keep).tolist()
 
     def probabilities(self, questions: Sequence[list[int]]) -> Tensor:
         """[n, C] on the CPU, in float64."""
-        return self._asked(questions, lambda some, rows: rows)
+        return self._answers(questions, lambda batch, probabilities: probabilities)
 
-    def _asked(
+    def _answers(
         self, questions: Sequence[list[int]], keep: Callable[[list[int], Tensor], Tensor]
     ) -> Tensor:
         """What is kept of each batch's probabilities, in the order of the questions."""
-        empty = [self.model.encoder.pad]  # where every token was taken away
-        asked = [question or empty for question in questions]
+        if not questions:
+            return torch.empty(0, 0)
+        empty = [self.model.encoder.pad]  # for a question without tokens
+        sequences = [question or empty for question in questions]
+        tokens = self.tokens if self.model.head.takes_batches else 1
         rows: dict[int, Tensor] = {}
-        for batch in batches(
-            [len(ids) for ids in asked], self.tokens if self.model.head.takes_batches else 1
-        ):
-            rows |= zip(batch, keep(batch, self._batch([asked[i] for i in batch])), strict=True)
-        return torch.stack([rows[i] for i in range(len(asked))]) if asked else torch.empty(0, 0)
+        for batch in batches([len(ids) for ids in sequences], tokens):
+            answers = keep(batch, self._batch([sequences[i] for i in batch]))
+            rows |= zip(batch, answers, strict=True)
+        return torch.stack([rows[i] for i in range(len(sequences))])
 
     def _batch(self, questions: list[list[int]]) -> Tensor:
-        length, head, encoder = max(map(len, questions)), self.model.head, self.model.encoder
-        ids = [question + [encoder.pad] * (length - len(question)) for question in questions]
-        mask = [[1] * len(question) + [0] * (length - len(question)) for question in questions]
-        tensors = {"input_ids": torch.tensor(ids, device=self.device)}
-        if not all(map(all, mask)):
-            tensors["attention_mask"] = torch.tensor(mask, device=self.device)
-        types = [
-            found
-            for question in ids
-            if self.pairs and (found := encoder.types_of(question)) is not None
-        ]
-        if types:
-            tensors["token_type_ids"] = torch.tensor(types, device=self.device)
-        position = None
-        if head.kind != "sequence":
-            places = [
-                head.position(question, encoder.tokenizer.mask_token_id) for question in questions
-            ]
-            position = torch.tensor(
-                [place for place in places if place is not None], device=self.device
-            )
+        """Probabilities [B, C] of sequences that go through the model together."""
+        inputs = self._inputs(questions)
+        position = self._position(questions)
         with torch.no_grad(), evaluating(self.model.model):
-            logits = logits_of(network(self.model.model)(**tensors, return_dict=True), position)
+            logits = logits_of(network(self.model.model)(**inputs, return_dict=True), position)
         self.passes += 1
         self.texts += len(questions)
-        return probabilities(logits.double(), head.config).cpu()
+        return probabilities(logits.double(), self.model.head.config).cpu()
+
+    def _inputs(self, questions: list[list[int]]) -> dict[str, Tensor]:
+        """Padded on the right; a mask and token types only where they are needed."""
+        encoder = self.model.encoder
+        length = max(map(len, questions))
+        ids = [question + [encoder.pad] * (length - len(question)) for question in questions]
+        inputs = {"input_ids": torch.tensor(ids, device=self.device)}
+        mask = [[1] * len(question) + [0] * (length - len(question)) for question in questions]
+        if not all(map(all, mask)):
+            inputs["attention_mask"] = torch.tensor(mask, device=self.device)
+        types = [encoder.types_of(sequence) for sequence in ids] if self.pairs else []
+        if types and None not in types:
+            inputs["token_type_ids"] = torch.tensor(types, device=self.device)
+        return inputs
+
+    def _position(self, questions: list[list[int]]) -> Tensor | None:
+        """Where the head reads each sequence [B]; None if it reads the whole sequence."""
+        head = self.model.head
+        if head.kind == "sequence":
+            return None
+        mask_id = self.model.encoder.tokenizer.mask_token_id
+        positions = [head.position(question, mask_id) for question in questions]
+        return torch.tensor([i for i in positions if i is not None], device=self.device)
 
 
 def batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
-    """Numbers of sequences that go together: sorted by length, as many as fit into `tokens` with padding."""
+    """Numbers of sequences that go together: of similar length, as many as fit into `tokens`."""
     batch: list[int] = []
     for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
         if batch and (len(batch) + 1) * lengths[i] > tokens:

@@ -1,4 +1,4 @@
-"""What a training run leaves behind to go on from: states that prove to be whole and its own."""
+"""The states of a training run that it can resume from, if they are complete and its own."""
 
 import hashlib
 import json
@@ -11,45 +11,46 @@ from typing import Any
 from alti._errors import UsageError
 from alti._files import write_whole
 
-RECIPE = "recipe.json"  # beside the states: the run that they are of
+RECIPE = "recipe.json"  # beside the states: the run that they belong to
 SEAL = "alti.json"  # in a state, written last: its run, and a hash of each other file
 
 Run = dict[str, Any]  # a recipe, and a hash of its data
 
 
 def recorded(file: Path, run: Run) -> Run | None:
-    """What a file says about a run; None where it is missing or damaged. Another run is refused."""
+    """What a file says about a run; None if it is missing or damaged. Another run is refused."""
     content = _read(file)
     if content is None and file.is_file():
-        warnings.warn(f"{file} is empty or damaged, and is written anew", stacklevel=3)
+        warnings.warn(f"{file} is empty or damaged, and will be rewritten", stacklevel=3)
     if content is not None:
         _require_same(content, run, file.parent)
     return content
 
 
 def last_state(steps: Path, run: Run) -> Path | None:
-    """The last whole state of this run, to go on from.
+    """The last complete state of this run, to resume from.
 
-    A state says itself which run it is of, so a damaged recipe beside it costs nothing. A damaged
-    state, or half of one that a killed run left, is passed over.
+    A state itself says which run it belongs to, so a damaged recipe beside it does no harm. A
+    state that is damaged, or incomplete because the run was killed, is skipped.
     """
     recorded(steps / RECIPE, run)
-    damaged, whole = [], None
+    damaged = []
+    complete = None
     for state in reversed(_states(steps)):
-        if _is_whole(state, run):
-            whole = state
+        if _is_complete(state, run):
+            complete = state
             break
         damaged.append(str(state))
     if damaged:
-        then = f"going on from {whole.name}" if whole else "starting anew"
-        warnings.warn(f"damaged or unfinished: {', '.join(damaged)}; {then}", stacklevel=3)
+        outcome = f"resuming from {complete.name}" if complete else "starting again"
+        warnings.warn(f"damaged or unfinished: {', '.join(damaged)}; {outcome}", stacklevel=3)
     steps.mkdir(exist_ok=True)
     write_whole(steps / RECIPE, json.dumps(run).encode())
-    return whole
+    return complete
 
 
 def seal(state: Path, run: Run) -> None:
-    """Declare a state whole, once it is on the disk; then the states before it are not needed."""
+    """Declare a state complete, once it is on disk, and delete the states before it."""
     content = {**run, "files": _hashes(state)}
     write_whole(state / SEAL, json.dumps(content).encode())
     for other in _states(state.parent):
@@ -68,7 +69,7 @@ def _states(steps: Path) -> list[Path]:
     return sorted(numbered, key=lambda state: int(state.name[11:]))
 
 
-def _is_whole(state: Path, run: Run) -> bool:
+def _is_complete(state: Path, run: Run) -> bool:
     content = _read(state / SEAL)
     if content is None or content.get("files") != _hashes(state):
         return False
@@ -77,7 +78,7 @@ def _is_whole(state: Path, run: Run) -> bool:
 
 
 def _hashes(state: Path) -> dict[str, str]:
-    """A hash of each file of a state, which is on the disk afterwards."""
+    """A hash of each file of a state; each is flushed to disk first."""
     hashes = {}
     for file in sorted(state.iterdir()):
         if file.is_file() and file.name != SEAL:
@@ -88,7 +89,7 @@ def _hashes(state: Path) -> dict[str, str]:
 
 
 def _read(file: Path) -> Run | None:
-    """The JSON object in a file; None where there is none."""
+    """The JSON object in a file; None if there is none."""
     try:
         content = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -97,7 +98,8 @@ def _read(file: Path) -> Run | None:
 
 
 def _require_same(content: Run, run: Run, folder: Path) -> None:
-    if other := [key for key, value in run.items() if content.get(key) != value]:
-        were = ", ".join(f"{key} = {content.get(key)!r}" for key in other)
-        then = "name another folder, or take that one away"
-        raise UsageError(f"{folder} is of another run ({were}): {then}")
+    if different := [key for key, value in run.items() if content.get(key) != value]:
+        entries = ", ".join(f"{key} = {content.get(key)!r}" for key in different)
+        raise UsageError(
+            f"{folder} belongs to another run ({entries}): name another folder, or delete that one"
+        )

@@ -1,60 +1,68 @@
-"""Fine-tunes a classifier: of a text, or of the masked position in it. transformers' Trainer does the work."""
+"""Fine-tunes a classifier of texts, or of a masked position in them, with transformers' Trainer."""
 
 import json
-import os
 import random
 import shutil
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
-from pickle import UnpicklingError
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 import transformers
 from safetensors import SafetensorError
-from torch.utils.data import Dataset, Sampler
-from transformers.trainer_callback import PrinterCallback
+from torch.utils.data import Dataset
 
-from alti._errors import AltiError, LoadError, UsageError
+from alti._errors import LoadError, UsageError
 from alti._files import write_whole
 from alti.experiments.data import Example, fingerprint, has_splits, read
-from alti.experiments.resuming import Run, last_state, latest, recorded, seal
+from alti.experiments.resuming import Run, last_state, recorded
+from alti.experiments.trainer import (
+    IGNORED,
+    Keeper,
+    RepeatableTrainer,
+    Watch,
+    Watcher,
+    accuracy,
+    fit,
+    require_accelerate,
+    without_printing,
+)
 from alti.model import pretrained
 from alti.model.loading import find
 
 Task = Literal["text", "mask"]
-Watch = Callable[[int, int], None]  # step, steps
+Label = int | str
 
 AUTO = {"text": "AutoModelForSequenceClassification", "mask": "AutoModelForTokenClassification"}
-IGNORED = -100  # a label that no loss reads
 CARD = "card.json"
-TORCH_SAVE = ("inline_container", "iostream error")  # what torch.save says of a full disk
-POOL = 50  # batches whose texts are sorted by length
-SAVES = 20  # times the state of an unfinished run is written; the last is kept
+STEPS = "steps"  # folder for the states of an unfinished run
+TORCH_SAVE = ("inline_container", "iostream error")  # parts of torch.save's error on a full disk
+SAVES = 20  # how often the state of an unfinished run is written; the last is kept
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """What is trained on what, and how.
 
-    The same recipe gives the same weights, to the bit, on the same machine, or a warning says that it does not.
+    On the same machine the same recipe gives the same weights, to the bit, or a warning says that
+    it does not.
     """
 
     checkpoint: str
     data: str
     split: str | None = "train"
-    validation: str | None = "validation"  # split that accuracy is measured on; None: not measured
-    text: str | None = None  # column
+    validation: str | None = "validation"  # split to measure accuracy on, if any
+    text: str | None = None  # name of the column; so are the next two
     label: str | None = None
-    pair: str | None = None  # column of the second text
+    pair: str | None = None  # the second text
     task: Task = "text"  # "mask": the head reads the mask token of each text
-    mask_token: str | None = None  # how the data writes it, where it writes it its own way
-    first: int | None = None  # only so many rows
+    mask_token: str | None = None  # how the data spells it, if not as the tokenizer
+    first: int | None = None  # only this many rows
     epochs: float = 3.0
     batch: int = 32
     rate: float = 2e-5
@@ -68,30 +76,26 @@ class Recipe:
         if self.task not in AUTO:
             raise UsageError(f"task = {self.task!r} does not exist: choose text or mask")
         for name in ("epochs", "batch", "rate", "tokens", "first"):
-            if (given := getattr(self, name)) is not None and not given > 0:
-                raise UsageError(f"{name} = {given!r} trains nothing: give a number above 0")
+            if (number := getattr(self, name)) is not None and not number > 0:
+                raise UsageError(f"{name} = {number!r} trains nothing: give a number above 0")
 
 
 class _Texts(Dataset[dict[str, Any]]):
     """Texts as tokens, with their labels."""
 
     def __init__(self, rows: list[tuple[Example, int]], tokenizer: Any, recipe: Recipe) -> None:
-        written, own = recipe.mask_token, tokenizer.mask_token
-        texts = [row.text.replace(written, own) if written else row.text for row, _ in rows]
-        pairs = [row.pair for row, _ in rows] if recipe.pair else None
-        found = tokenizer(texts, pairs, truncation=True, max_length=recipe.tokens) if texts else {}
         self.items: list[dict[str, Any]] = []
         self.unmasked = 0  # texts without exactly one mask token, which are left out
+        encoded = _encoded([row for row, _ in rows], tokenizer, recipe)
         for i, (_, label) in enumerate(rows):
-            item = {name: found[name][i] for name in found}
+            item = {name: encoded[name][i] for name in encoded}
             if recipe.task == "text":
-                self.items.append(item | {"labels": label})
+                self.items.append({**item, "labels": label})
                 continue
             masked = [token == tokenizer.mask_token_id for token in item["input_ids"]]
             if sum(masked) == 1:
-                self.items.append(
-                    item | {"labels": [label if here else IGNORED for here in masked]}
-                )
+                labels = [label if is_mask else IGNORED for is_mask in masked]
+                self.items.append({**item, "labels": labels})
             else:
                 self.unmasked += 1
 
@@ -102,111 +106,70 @@ class _Texts(Dataset[dict[str, Any]]):
         return self.items[index]
 
 
+def _encoded(rows: list[Example], tokenizer: Any, recipe: Recipe) -> Any:
+    """What the tokenizer returns for the texts, or pairs of texts."""
+    if not rows:
+        return {}
+    spelt = recipe.mask_token
+    texts = [row.text.replace(spelt, tokenizer.mask_token) if spelt else row.text for row in rows]
+    pairs = [row.pair for row in rows] if recipe.pair else None
+    return tokenizer(texts, pairs, truncation=True, max_length=recipe.tokens)
+
+
+class _Data(NamedTuple):
+    """The rows to train on, those to measure accuracy on, and the label of each class."""
+
+    training: list[Example]
+    validation: list[Example]
+    labels: list[Label]
+
+
+class _Sets(NamedTuple):
+    """The same as tokens."""
+
+    training: _Texts
+    validation: _Texts
+
+
 def train(
     recipe: Recipe, out: str | Path, *, saves: int = SAVES, watch: Watch | None = None
 ) -> dict[str, Any]:
-    """Fine-tune a checkpoint into the folder `out` and return its card; a run that was stopped goes on.
+    """Fine-tune a checkpoint into the folder `out` and return its card; a stopped run is resumed.
 
-    `out` holds the model, its tokenizer and card.json; `out`/steps the state of a run that is not finished, which is
-    written `saves` times (0: never).
+    `out` holds the model, its tokenizer and card.json; `out`/steps the state of an unfinished run,
+    which is written `saves` times (0: never).
     """
     find(recipe.checkpoint)
-    recipe, folder = _fitting(recipe), _folder(out)
+    recipe = _fitting(recipe)
+    folder = _folder(out)
     if saves < 0:
-        raise UsageError(f"saves = {saves} is no number of times: give 0 (never) or more")
-    of = {**_recorded(recipe), "data_fingerprint": fingerprint(recipe.data)}
-    if (card := recorded(folder / CARD, of)) is not None:
+        raise UsageError(f"saves = {saves} is not a number of times: give 0 (never) or more")
+    run = _run(recipe)
+    if (card := recorded(folder / CARD, run)) is not None:
         return card
-    tokenizer = pretrained.tokenizer_of(recipe.checkpoint, recipe.trust_remote_code)
-    if recipe.task == "mask" and tokenizer.mask_token is None:
-        raise UsageError(
-            f"{recipe.checkpoint} has no mask token, which task = 'mask' reads: choose another checkpoint"
-        )
-    rows = _rows(recipe, recipe.split)
-    names = sorted(
-        {row.label for row in rows if row.label is not None},
-        key=lambda name: (isinstance(name, str), name),
-    )
-    if len(names) < 2:
-        raise UsageError(f"{recipe.data} has the labels {names}: training needs two or more")
-    numbers: dict[int | str | None, int] = {name: i for i, name in enumerate(names)}
-    held = _rows(recipe, recipe.validation) if recipe.validation else []
-    if unknown := {row.label for row in held} - numbers.keys():
-        told = ", ".join(sorted(map(str, unknown)))
-        raise UsageError(
-            f"the split {recipe.validation} has labels that {recipe.split} has not: {told}"
-        )
+    tokenizer = _tokenizer(recipe)
+    data = _data(recipe)
     _seed(recipe.seed)
-    model = _model(recipe, len(names))
-    model.config.id2label = {i: str(name) for name, i in numbers.items()}
-    model.config.label2id = {str(name): i for name, i in numbers.items()}
-    sets = [
-        _Texts([(row, numbers[row.label]) for row in part], tokenizer, recipe)
-        for part in (rows, held)
-    ]
-    for split, rows_of, texts in zip(
-        (recipe.split, recipe.validation), (rows, held), sets, strict=True
-    ):
-        if rows_of and not len(texts):
-            raise UsageError(
-                f"no text of {recipe.data} ({split or 'all rows'}) has exactly one {tokenizer.mask_token}, which "
-                "task = 'mask' reads: say how the data writes it with mask_token= (--mask-token)"
-            )
-    trainer = _trainer(recipe, folder, model, tokenizer, sets, saves, watch)
-    trainer.add_callback(_Keeper(of))
+    model = _model(recipe, data.labels)
+    sets = _sets(recipe, data, tokenizer)
+    trainer = _trainer(recipe, model, tokenizer, sets, _arguments(recipe, folder, sets, saves))
+    if watch:
+        trainer.add_callback(Watcher(watch))
+    trainer.add_callback(Keeper(run))
     with _writing(folder):
-        state = last_state(folder / "steps", of)
-        _run(trainer, None if state is None else str(state))
-    card = {
-        **of,
-        "texts": len(sets[0]),
-        "texts_without_one_mask": sets[0].unmasked,
-        "labels": [str(name) for name in names],
-        "accuracy": trainer.evaluate()["eval_accuracy"] if held else None,
-        "validation_texts": len(sets[1]),
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-    }
+        state = last_state(folder / STEPS, run)
+        fit(trainer, None if state is None else str(state))
+    card = _card(run, data, sets, trainer)
     _finish(trainer, tokenizer, folder, card)
     return card
 
 
-def _finish(trainer: Any, tokenizer: Any, folder: Path, card: dict[str, Any]) -> None:
-    """Save the model, then say so in its card; only then nothing is left to go on from."""
-    with _writing(folder):
-        trainer.save_model(str(folder))
-        tokenizer.save_pretrained(folder)
-        write_whole(folder / CARD, (json.dumps(card, indent=2) + "\n").encode())
-    shutil.rmtree(folder / "steps", ignore_errors=True)
-
-
-@contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    """A full disk is one sentence, whichever library notices it."""
-    try:
-        yield
-    except (OSError, SafetensorError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and not any(mark in str(error) for mark in TORCH_SAVE):
-            raise
-        reason = " ".join(str(error).split())[:200]
-        then = "make room, and the same command goes on"
-        raise LoadError(f"{folder} could not be written ({reason}): {then}") from error
-
-
-def _recorded(recipe: Recipe) -> dict[str, Any]:
-    """The settings of a run; older cards have no trust_remote_code."""
-    settings = asdict(recipe)
-    if not recipe.trust_remote_code:
-        del settings["trust_remote_code"]
-    return settings
-
-
 def _fitting(recipe: Recipe) -> Recipe:
-    """The recipe; where it names the usual splits and the data has none, one for all of the data."""
+    """The recipe; if it names the usual splits and the data has none, one for all of the data."""
     if (recipe.split, recipe.validation) != ("train", "validation") or has_splits(recipe.data):
         return recipe
     warnings.warn(
-        f"{recipe.data} has no column 'split': training on all of it, and measuring nothing",
+        f"{recipe.data} has no column 'split': training on all of it, and measuring no accuracy",
         stacklevel=3,
     )
     return replace(recipe, split=None, validation=None)
@@ -222,22 +185,126 @@ def _folder(out: str | Path) -> Path:
     return Path(out)
 
 
+def _run(recipe: Recipe) -> Run:
+    """What identifies a run: its settings and its data."""
+    settings = asdict(recipe)
+    if not recipe.trust_remote_code:  # older cards do not have it
+        del settings["trust_remote_code"]
+    return {**settings, "data_fingerprint": fingerprint(recipe.data)}
+
+
+def _tokenizer(recipe: Recipe) -> Any:
+    tokenizer = pretrained.tokenizer_of(recipe.checkpoint, recipe.trust_remote_code)
+    if recipe.task == "mask" and tokenizer.mask_token is None:
+        raise UsageError(
+            f"{recipe.checkpoint} has no mask token, which task = 'mask' reads: "
+            "choose another checkpoint"
+        )
+    return tokenizer
+
+
+def _data(recipe: Recipe) -> _Data:
+    training = _rows(recipe, recipe.split)
+    labels = sorted(_labels(training), key=lambda label: (isinstance(label, str), label))
+    if len(labels) < 2:
+        raise UsageError(f"{recipe.data} has the labels {labels}: training needs two or more")
+    validation = _rows(recipe, recipe.validation) if recipe.validation else []
+    if unknown := _labels(validation) - _labels(training):
+        raise UsageError(
+            f"the split {recipe.validation} has labels that {recipe.split} does not have: "
+            f"{', '.join(sorted(map(str, unknown)))}"
+        )
+    return _Data(training, validation, labels)
+
+
+def _rows(recipe: Recipe, split: str | None) -> list[Example]:
+    """The rows that have a label."""
+    columns = {"text": recipe.text, "label": recipe.label, "pair": recipe.pair}
+    examples = read(recipe.data, split=split, **columns)
+    labelled = (row for row in examples if isinstance(row, Example) and row.label is not None)
+    rows = list(islice(labelled, recipe.first))
+    if not rows:
+        raise UsageError(
+            f"{recipe.data} ({split or 'all rows'}) has no text with a label: "
+            "name their columns with text= and label="
+        )
+    return rows
+
+
+def _labels(rows: list[Example]) -> set[Label]:
+    return {row.label for row in rows if row.label is not None}
+
+
+def _seed(seed: int) -> None:
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+
+
+def _model(recipe: Recipe, labels: list[Label]) -> Any:
+    """The checkpoint with a head for these labels; a head for other labels is replaced."""
+    auto = AUTO[recipe.task]
+    config = pretrained.config_of(recipe.checkpoint, recipe.trust_remote_code)
+    pretrained.check_head(recipe.checkpoint, config, auto)
+    config.num_labels = len(labels)
+    model = pretrained.read(
+        getattr(transformers, auto).from_pretrained,
+        recipe.checkpoint,
+        config=config,
+        trust_remote_code=recipe.trust_remote_code,
+        ignore_mismatched_sizes=True,
+    ).float()
+    model.config.id2label = {i: str(label) for i, label in enumerate(labels)}
+    model.config.label2id = {str(label): i for i, label in enumerate(labels)}
+    return model
+
+
+def _sets(recipe: Recipe, data: _Data, tokenizer: Any) -> _Sets:
+    training = _texts(recipe, recipe.split, data.training, data.labels, tokenizer)
+    validation = _texts(recipe, recipe.validation, data.validation, data.labels, tokenizer)
+    return _Sets(training, validation)
+
+
+def _texts(
+    recipe: Recipe, split: str | None, rows: list[Example], labels: list[Label], tokenizer: Any
+) -> _Texts:
+    numbers: dict[Label | None, int] = {label: i for i, label in enumerate(labels)}
+    texts = _Texts([(row, numbers[row.label]) for row in rows], tokenizer, recipe)
+    if rows and not len(texts):
+        raise UsageError(
+            f"no text of {recipe.data} ({split or 'all rows'}) has exactly one "
+            f"{tokenizer.mask_token}, which task = 'mask' reads: "
+            "say how the data spells it with mask_token= (--mask-token)"
+        )
+    return texts
+
+
 def _trainer(
     recipe: Recipe,
-    folder: Path,
     model: Any,
     tokenizer: Any,
-    sets: list[_Texts],
-    saves: int,
-    watch: Watch | None,
-) -> transformers.Trainer:
-    if find_spec("accelerate") is None:  # the Trainer's own message is a page long
-        raise LoadError(
-            "training needs accelerate, which is not installed: pip install 'alti[train]'"
-        )
-    steps = max(1, round(recipe.epochs * -(-len(sets[0]) // recipe.batch)))
-    arguments = transformers.TrainingArguments(
-        output_dir=str(folder / "steps"),
+    sets: _Sets,
+    arguments: transformers.TrainingArguments,
+) -> RepeatableTrainer:
+    trainer = RepeatableTrainer(
+        model=model,
+        args=arguments,
+        train_dataset=sets.training,
+        eval_dataset=sets.validation if len(sets.validation) else None,
+        data_collator=_collator(recipe, tokenizer),
+        compute_metrics=accuracy,
+    )
+    return without_printing(trainer)
+
+
+def _arguments(
+    recipe: Recipe, folder: Path, sets: _Sets, saves: int
+) -> transformers.TrainingArguments:
+    require_accelerate()
+    batches = -(-len(sets.training) // recipe.batch)  # rounded up
+    steps = max(1, round(recipe.epochs * batches))
+    return transformers.TrainingArguments(
+        output_dir=str(folder / STEPS),
         per_device_train_batch_size=recipe.batch,
         per_device_eval_batch_size=4 * recipe.batch,
         num_train_epochs=recipe.epochs,
@@ -255,174 +322,47 @@ def _trainer(
         logging_strategy="no",
         dataloader_pin_memory=torch.cuda.is_available(),
     )
+
+
+def _collator(recipe: Recipe, tokenizer: Any) -> Any:
+    """What pads the texts of a batch, and for task = 'mask' their labels too."""
     if recipe.task == "text":
-        collator: Any = transformers.DataCollatorWithPadding(tokenizer)
-    else:
-        collator = transformers.DataCollatorForTokenClassification(
-            tokenizer, label_pad_token_id=IGNORED
-        )
-    trainer = _Trainer(
-        model=model,
-        args=arguments,
-        train_dataset=sets[0],
-        eval_dataset=sets[1] if len(sets[1]) else None,
-        data_collator=collator,
-        compute_metrics=_accuracy,
-        callbacks=[_Watcher(watch)] if watch else None,
-    )
-    trainer.remove_callback(PrinterCallback)  # stdout is for results
-    return trainer
+        return transformers.DataCollatorWithPadding(tokenizer)
+    return transformers.DataCollatorForTokenClassification(tokenizer, label_pad_token_id=IGNORED)
 
 
-def _run(trainer: transformers.Trainer, state: str | None) -> None:
-    try:
-        with _repeatable(trainer.args.device):
-            trainer.train(resume_from_checkpoint=state)
-    except UnpicklingError as error:
-        sentence = f"the files in {state} are {pretrained.PICKLED}; take that folder away"
-        raise LoadError(sentence) from error
-    except RuntimeError as error:
-        moved = state is None and trainer.state.global_step > 0  # weights that no state puts back
-        if moved or "deterministic" not in str(error):
-            raise
-        why = str(error).splitlines()[0][:200]
-        warnings.warn(
-            f"a GPU does not repeat this model's training to the bit ({why}): trained anyway",
-            stacklevel=3,
-        )
-        trainer.train(resume_from_checkpoint=state)
+def _card(run: Run, data: _Data, sets: _Sets, trainer: RepeatableTrainer) -> dict[str, Any]:
+    return {
+        **run,
+        "texts": len(sets.training),
+        "texts_without_one_mask": sets.training.unmasked,
+        "labels": [str(label) for label in data.labels],
+        "accuracy": trainer.evaluate()["eval_accuracy"] if data.validation else None,
+        "validation_texts": len(sets.validation),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+    }
+
+
+def _finish(trainer: Any, tokenizer: Any, folder: Path, card: dict[str, Any]) -> None:
+    """Save the model, then its card; only then delete the states that a run could resume from."""
+    with _writing(folder):
+        trainer.save_model(str(folder))
+        tokenizer.save_pretrained(folder)
+        write_whole(folder / CARD, (json.dumps(card, indent=2) + "\n").encode())
+    shutil.rmtree(folder / STEPS, ignore_errors=True)
 
 
 @contextmanager
-def _repeatable(device: torch.device) -> Iterator[None]:
-    """A GPU adds in the same order every time, as a CPU does."""
-    if device.type != "cuda":
-        yield
-        return
-    os.environ.setdefault(
-        "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
-    )  # else its matrix products may add in any order
-    settings: Any = torch.utils.deterministic
-    before = torch.get_deterministic_debug_mode(), settings.fill_uninitialized_memory
+def _writing(folder: Path) -> Iterator[None]:
+    """A full disk is one error, whichever library notices it."""
     try:
-        torch.use_deterministic_algorithms(True)
-        settings.fill_uninitialized_memory = False  # a help for finding bugs, which costs time
         yield
-    finally:
-        torch.set_deterministic_debug_mode(before[0])
-        settings.fill_uninitialized_memory = before[1]
-
-
-class _ByLength(Sampler[int]):
-    """Texts of similar length together, batches by chance: the same order for the same seed and epoch.
-
-    transformers' own sampler draws from the global generator, so a run that goes on would see other batches.
-    """
-
-    def __init__(self, lengths: list[int], batch: int, seed: int) -> None:
-        self.lengths, self.batch, self.seed, self.epoch = lengths, batch, seed, 0
-
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
-
-    def __len__(self) -> int:
-        return len(self.lengths)
-
-    def __iter__(self) -> Iterator[int]:
-        draw = random.Random(f"{self.seed} {self.epoch}")
-        order = list(range(len(self.lengths)))
-        draw.shuffle(order)
-        pools = [order[i : i + POOL * self.batch] for i in range(0, len(order), POOL * self.batch)]
-        ranked = [i for pool in pools for i in sorted(pool, key=lambda i: self.lengths[i])]
-        batches = [ranked[i : i + self.batch] for i in range(0, len(ranked), self.batch)]
-        short = (
-            [batches.pop()] if len(batches[-1]) < self.batch else []
-        )  # last, or all behind it would be cut anew
-        draw.shuffle(batches)
-        return (i for batch in [*batches, *short] for i in batch)
-
-
-class _Trainer(transformers.Trainer):
-    def _get_train_sampler(self, train_dataset: Any = None) -> _ByLength:
-        lengths = [len(item["input_ids"]) for item in self.train_dataset.items]
-        return _ByLength(lengths, self.args.per_device_train_batch_size, self.args.seed)
-
-    def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        loss: torch.Tensor = super().training_step(*args, **kwargs)
-        if not loss.isfinite().all():
-            _stop("loss", self.args, self.state.global_step + 1, self.state.max_steps)
-        return loss
-
-
-class _Keeper(transformers.TrainerCallback):
-    """Keeps the last state that is whole and whose weights are numbers.
-
-    The loss of a step is that of the weights before it, so they are checked before they are saved.
-    """
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-
-    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
-        if control.should_save or state.global_step >= state.max_steps:
-            finite = (tensor.isfinite().all() for tensor in model.state_dict().values())
-            if not all(finite):
-                _stop("model", args, state.global_step, state.max_steps)
-
-    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        seal(Path(args.output_dir) / f"checkpoint-{state.global_step}", self.run)
-
-
-def _stop(what: str, args: Any, step: int, steps: int) -> NoReturn:
-    state = latest(Path(args.output_dir))
-    kept = "nothing was saved before" if state is None else f"{state} is from before"
-    then = "train with a smaller rate (--rate), into another folder"
-    raise AltiError(f"the {what} is not finite at step {step} of {steps}, and {kept}: {then}")
-
-
-class _Watcher(transformers.TrainerCallback):
-    def __init__(self, watch: Watch) -> None:
-        self.watch = watch
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self.watch(state.global_step, state.max_steps)
-
-
-def _accuracy(found: Any) -> dict[str, float]:
-    predicted, labels = np.argmax(found.predictions, -1), found.label_ids
-    real = labels != IGNORED
-    return {"accuracy": float((predicted == labels)[real].mean())}
-
-
-def _rows(recipe: Recipe, split: str | None) -> list[Example]:
-    """The rows that have a label."""
-    found: list[Example] = []
-    for row in read(
-        recipe.data, split=split, text=recipe.text, label=recipe.label, pair=recipe.pair
-    ):
-        if isinstance(row, Example) and row.label is not None:
-            found.append(row)
-            if len(found) == recipe.first:
-                break
-    if not found:
-        raise UsageError(
-            f"{recipe.data} ({split or 'all rows'}) has no text with a label: name them with text=, label="
-        )
-    return found
-
-
-def _model(recipe: Recipe, labels: int) -> Any:
-    """The checkpoint with a head for so many labels; one for other labels is replaced."""
-    place, trust, auto = recipe.checkpoint, recipe.trust_remote_code, AUTO[recipe.task]
-    config = pretrained.config_of(place, trust)
-    pretrained.check_head(place, config, auto)
-    config.num_labels = labels
-    options = {"config": config, "trust_remote_code": trust, "ignore_mismatched_sizes": True}
-    reader = getattr(transformers, auto).from_pretrained
-    return pretrained.read(reader, place, **options).float()
-
-
-def _seed(seed: int) -> None:
-    random.seed(seed)
-    np.random.seed(seed)
-    torch.manual_seed(seed)
+    except (OSError, SafetensorError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not any(part in str(error) for part in TORCH_SAVE):
+            raise
+        reason = " ".join(str(error).split())[:200]
+        raise LoadError(
+            f"{folder} could not be written ({reason}): "
+            "free some space, and run the same command again to resume"
+        ) from error

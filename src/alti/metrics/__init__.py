@@ -1,4 +1,4 @@
-"""How good an attribution is, in numbers. A decorated function in any file of this folder is a metric everywhere."""
+"""How good an attribution is. A decorated function in any file of this folder is a metric."""
 
 import pkgutil
 from importlib import import_module
@@ -14,7 +14,16 @@ from alti.metrics.faithfulness import (
     sufficiency,
 )
 from alti.metrics.plausibility import average_precision, token_f1
-from alti.metrics.registry import METRICS, Asking, Faithfulness, Metric, Predict, answer, metric
+from alti.metrics.registry import (
+    METRICS,
+    Asking,
+    Faithfulness,
+    Metric,
+    Plausibility,
+    Predict,
+    answer,
+    metric,
+)
 from alti.metrics.robustness import agreement, jaccard, pairs, spearman
 
 for _module in pkgutil.iter_modules(__path__, f"{__name__}."):
@@ -25,6 +34,7 @@ __all__ = [
     "Asking",
     "Faithfulness",
     "Metric",
+    "Plausibility",
     "Predict",
     "agreement",
     "anisotropy",

@@ -1,4 +1,4 @@
-"""How much vectors point the same way: near 0 when they are spread, near 1 when all are in one narrow cone."""
+"""How much vectors point the same way: near 0 if they are spread, near 1 if in a narrow cone."""
 
 import torch
 from torch import Tensor
@@ -8,9 +8,10 @@ from alti.read.block import Block
 
 
 def cosine(vectors: Tensor, mask: Tensor | None = None) -> float:
-    """The mean cosine of two different vectors of [n, D], of those in the mask; of fewer than two, nan.
+    """The mean cosine of two different vectors of [n, D], in the mask; of fewer than two, nan.
 
-    (‖Σ v̂‖² − n) / (n (n − 1)) with v̂ = v / ‖v‖. A vector that is zero points nowhere and is left out.
+    (‖Σ v̂‖² − n) / (n (n − 1)) with v̂ = v / ‖v‖. A vector that is zero has no direction and is left
+    out.
     """
     if vectors.ndim != 2:
         raise UsageError(
@@ -20,14 +21,13 @@ def cosine(vectors: Tensor, mask: Tensor | None = None) -> float:
 
 
 def anisotropy(block: Block, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean cosine of two outputs y_i of a block, and of two vectors T_ia, T_ib in one output: [B], [B].
+    """The mean cosine of two outputs y_i, and of two vectors T_ia, T_ib of one output: [B], [B].
 
-    `lengths` are the block's ‖T_ij‖ [B, T, S], as `alti.mixing.lengths` has them: 0 at padding. The second is the mean
-    over the outputs of two vectors or more.
+    `lengths` are the block's ‖T_ij‖ [B, T, S], from `alti.mix.contributions.lengths`: 0 at padding.
+    The second is the mean over the outputs that are a sum of two vectors or more.
     """
-    lengths = lengths.to(
-        torch.promote_types(lengths.dtype, torch.float32)
-    )  # 1 / length leaves the range of float16
+    # 1 / length does not fit into float16
+    lengths = lengths.to(torch.promote_types(lengths.dtype, torch.float32))
     real = lengths > torch.finfo(lengths.dtype).tiny ** 0.5  # the squares of shorter ones underflow
     inverse = torch.where(real, 1 / lengths, 0)  # [B, T, S]
     rows = _mean_of_pairs(_unit_sums(block, inverse), real.sum(-1))  # [B, T]
@@ -35,14 +35,15 @@ def anisotropy(block: Block, lengths: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _unit_sums(block: Block, inverse: Tensor) -> Tensor:
-    """Σ_j T_ij / ‖T_ij‖, without any T_ij in memory: attention is divided by the length instead. [B, T, D]"""
-    sources = inverse[..., :-1] if block.cross else inverse
-    own = (
-        inverse[..., -1]
-        if block.cross
-        else inverse.gather(-1, block.own_columns()[..., None])[..., 0]
-    )  # [B, T]
-    value, weight = block.value.to(inverse), block.weight.to(inverse)
+    """Σ_j T_ij / ‖T_ij‖ [B, T, D]. No T_ij is stored: attention is divided by the length."""
+    if block.cross:
+        sources = inverse[..., :-1]
+        own = inverse[..., -1]  # [B, T]
+    else:
+        sources = inverse
+        own = inverse.gather(-1, block.own_columns()[..., None])[..., 0]
+    value = block.value.to(inverse)
+    weight = block.weight.to(inverse)
     mixed = ((block.attn * sources[:, None]) @ value).transpose(1, 2).flatten(2)  # [B, T, H·d]
     return mixed @ weight.flatten(0, 1) * block.scale[..., None] + block.residual * own[..., None]
 

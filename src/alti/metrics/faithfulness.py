@@ -1,8 +1,9 @@
 """Whether the tokens that are ranked highest are those the prediction rests on.
 
-Every metric here takes the token `ids` of one text, `keep` (True at tokens that are never ranked and never removed:
-special tokens, the [MASK] of a masked-position task) and one score per token. A removed token is deleted, or replaced
-where a `mask_id` is given. Without a token to remove a value is nan.
+Every metric here takes the token `ids` of one text, `keep` (True at tokens that are never ranked
+and never removed: special tokens, the [MASK] of a masked-position task) and one score per token.
+A removed token is deleted, or replaced if a `mask_id` is given. If no token can be removed the
+value is nan.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -21,8 +22,8 @@ Removed = frozenset[int]
 Extreme = Callable[[float, float], float]  # min or max
 
 BINS = (0.01, 0.05, 0.1, 0.2, 0.5)
-EXACT = 4  # up to so many tokens every order is searched
-RESOLUTION = 1e-6  # float32 probabilities that are closer differ by rounding
+EXACT = 4  # up to this many tokens every order is searched
+RESOLUTION = 1e-6  # float32 probabilities that are closer differ only by rounding
 
 
 @metric
@@ -35,17 +36,18 @@ def comprehensiveness(
     mask_id: int | None = None,
     envelope: bool = False,
 ) -> Asking[float]:
-    """How far the probability falls when the highest tokens are removed; more is better (DeYoung et al. 2020).
+    """How far the probability falls without the highest tokens; more is better.
 
-    Σ_bins (p − p without the top ⌈n · bin⌉) / (|bins| + 1): the bin of no token counts in the mean, and is 0.
-    With `envelope` the probability never rises again as more tokens go, as in the released code of the ALTI paper.
+    Σ_bins (p − p without the top ⌈n · bin⌉) / (|bins| + 1): the bin of no token counts in the mean,
+    and is 0 (DeYoung et al. 2020). With `envelope` the probability never rises again as more tokens
+    are removed, as in the released code of the ALTI paper.
     """
     ranked = _ranked(ids, keep, scores)
     running = min if envelope else None
     return (yield from _over_bins(ids, len(ranked), bins, mask_id, lambda k: ranked[:k], running))
 
 
-@metric
+@metric(better="lower")
 def sufficiency(
     ids: Sequence[int],
     keep: Keep,
@@ -55,17 +57,18 @@ def sufficiency(
     mask_id: int | None = None,
     envelope: bool = False,
 ) -> Asking[float]:
-    """How far the probability falls when only the highest tokens are left; less is better (DeYoung et al. 2020).
+    """How far the probability falls with only the highest tokens left; less is better.
 
-    Σ_bins (p − p of the top ⌈n · bin⌉) / (|bins| + 1): the bin of no token counts in the mean, and is 0.
-    With `envelope` the probability never falls again as more tokens come, as in the released code of the ALTI paper.
+    Σ_bins (p − p of the top ⌈n · bin⌉) / (|bins| + 1): the bin of no token counts in the mean, and
+    is 0 (DeYoung et al. 2020). With `envelope` the probability never falls again as more tokens
+    are added, as in the released code of the ALTI paper.
     """
     ranked = _ranked(ids, keep, scores)
     running = max if envelope else None
     return (yield from _over_bins(ids, len(ranked), bins, mask_id, lambda k: ranked[k:], running))
 
 
-@metric
+@metric(better="lower", curve=True)
 def probability_drop(
     ids: Sequence[int],
     keep: Keep,
@@ -75,18 +78,19 @@ def probability_drop(
     mask_id: int | None = None,
     envelope: bool = False,
 ) -> Asking[list[float]]:
-    """The probability of the whole text, then with the top 1, 2, …, `steps` tokens removed (or all there are)."""
+    """The probability of the whole text, then without its top 1, 2, …, `steps` tokens."""
     if steps < 0:
-        raise UsageError(f"steps = {steps!r} is no number of tokens to remove: give 0 or more")
+        raise UsageError(f"steps = {steps!r} is not a number of tokens to remove: give 0 or more")
     ranked = _ranked(ids, keep, scores)[:steps]
     curve = yield [_without(ids, ranked[:k], mask_id) for k in range(len(ranked) + 1)]
     return list(accumulate(curve, min)) if envelope else curve
 
 
 def mean_curve(curves: Iterable[Sequence[float]]) -> tuple[list[float], list[int]]:
-    """The mean of probability-drop curves at each step, and how many texts are still so long.
+    """The mean of probability-drop curves at each step, and how many texts are that long.
 
-    A text that has run out of tokens stays at its last probability, so that the mean is of the same texts all along.
+    A text that has run out of tokens stays at its last probability, so the mean is always over the
+    same texts.
     """
     curves = [curve for curve in curves if len(curve)]
     longest = max(map(len, curves), default=0)
@@ -98,7 +102,10 @@ def mean_curve(curves: Iterable[Sequence[float]]) -> tuple[list[float], list[int
 def aopc(
     ids: Sequence[int], keep: Keep, scores: Vector, *, mask_id: int | None = None
 ) -> Asking[float]:
-    """The area over the curve: the mean of p − p without the top k tokens, over k = 1 … n (Samek et al. 2017)."""
+    """The area over the curve (Samek et al. 2017).
+
+    The mean of p − p without the top k tokens, over k = 1 … n.
+    """
     full, *left = yield from probability_drop.ask(
         ids, keep, scores, steps=len(ids), mask_id=mask_id
     )
@@ -109,15 +116,16 @@ def aopc(
 def normalized_aopc(
     ids: Sequence[int], keep: Keep, scores: Vector, *, beam: int = 5, mask_id: int | None = None
 ) -> Asking[float]:
-    """AOPC between the least (0) and the most (1) that any order of this text reaches (Edin et al. 2025).
+    """AOPC between the least (0) and the most (1) of any order of the tokens (Edin et al. 2025).
 
-    What a model's probabilities allow differs from text to text and from model to model: only the normalised value can
-    be compared between them. An order beyond the bounds that the search has found moves them; nan where they are equal
-    up to rounding.
+    What is possible differs from text to text and from model to model: only the normalised value
+    can be compared between them. If this order lies beyond the bounds that the search found, it
+    moves them; nan if they are equal up to rounding.
     """
     own = yield from aopc.ask(ids, keep, scores, mask_id=mask_id)
-    lower, upper = yield from aopc_bounds.ask(ids, keep, beam=beam, mask_id=mask_id)
-    lower, upper = min(lower, own), max(upper, own)
+    least, most = yield from aopc_bounds.ask(ids, keep, beam=beam, mask_id=mask_id)
+    lower = min(least, own)
+    upper = max(most, own)
     return (own - lower) / (upper - lower) if upper - lower > RESOLUTION else nan
 
 
@@ -125,10 +133,11 @@ def normalized_aopc(
 def aopc_bounds(
     ids: Sequence[int], keep: Keep, *, beam: int = 5, mask_id: int | None = None
 ) -> Asking[tuple[float, float]]:
-    """The least and the most AOPC of any order in which the tokens of a text can be removed, by beam search.
+    """The least and the most AOPC of any order in which tokens can be removed, by beam search.
 
-    Of the orders that have removed the same tokens only the best is followed, so that up to 4 tokens the bounds are
-    exact. Both searches ask in the same n + 1 rounds, each at most beam · n questions in one.
+    Of the orders that have removed the same tokens only the best is followed, so up to 4 tokens the
+    bounds are exact. Both searches ask in the same n + 1 rounds, each at most beam · n questions in
+    one.
     """
     if beam < 1:
         raise UsageError(f"beam = {beam!r} searches nothing: give 1 or more")
@@ -138,24 +147,17 @@ def aopc_bounds(
         return nan, nan
     width = max(beam, comb(n, n // 2)) if n <= EXACT else beam
     [full] = yield [list(ids)]
-    sums: dict[Extreme, dict[Removed, float]] = {
-        min: {frozenset(): 0.0},
-        max: {frozenset(): 0.0},
-    }  # Σ p on the way
+    low: dict[Removed, float] = {frozenset(): 0.0}  # Σ p of the orders that are followed
+    high: dict[Removed, float] = {frozenset(): 0.0}
     for _ in removable:
-        passed = [removed for beams in sums.values() for removed in beams]
-        ahead = list(
-            dict.fromkeys(larger for removed in passed for larger in _larger(removed, removable))
-        )
-        answers = yield [_without(ids, removed, mask_id) for removed in ahead]
-        p = dict(zip(ahead, answers, strict=True))
-        sums = {
-            extreme: _step(beams, p, removable, extreme, width) for extreme, beams in sums.items()
-        }
-    [lowest], [highest] = (
-        sums[min].values(),
-        sums[max].values(),
-    )  # every order ends with all tokens removed
+        larger = (after for removed in [*low, *high] for after in _larger(removed, removable))
+        candidates = list(dict.fromkeys(larger))
+        answers = yield [_without(ids, removed, mask_id) for removed in candidates]
+        p = dict(zip(candidates, answers, strict=True))
+        low = _step(low, p, removable, min, width)
+        high = _step(high, p, removable, max, width)
+    [lowest] = low.values()  # every order ends with all tokens removed
+    [highest] = high.values()
     return full - highest / n, full - lowest / n
 
 
@@ -167,11 +169,12 @@ def _step(
     width: int,
 ) -> dict[Removed, float]:
     """The best sums with one more token removed."""
-    found: dict[Removed, float] = {}
+    sums: dict[Removed, float] = {}
     for removed, total in beams.items():
         for larger in _larger(removed, removable):
-            found[larger] = extreme(found.get(larger, total + p[larger]), total + p[larger])
-    return dict(sorted(found.items(), key=itemgetter(1), reverse=extreme is max)[:width])
+            new = total + p[larger]
+            sums[larger] = extreme(sums.get(larger, new), new)
+    return dict(sorted(sums.items(), key=itemgetter(1), reverse=extreme is max)[:width])
 
 
 def _larger(removed: Removed, removable: list[int]) -> list[Removed]:
@@ -186,12 +189,16 @@ def _over_bins(
     removed: Callable[[int], Sequence[int]],
     running: Extreme | None,
 ) -> Asking[float]:
-    """Σ_bins (p − p without removed(k)) / (|bins| + 1), with the running minimum or maximum of p from k = 0 on."""
+    """Σ_bins (p − p without removed(k)) / (|bins| + 1).
+
+    With `running`, of the running minimum or maximum of p, from k = 0 on.
+    """
     if not n:
         return nan
     counts = sorted(share_of(n, share) for share in bins)
-    asked = [0, *counts] if running else counts
-    full, *left = yield [list(ids), *(_without(ids, removed(k), mask_id) for k in asked)]
+    if running:
+        counts = [0, *counts]
+    full, *left = yield [list(ids), *(_without(ids, removed(k), mask_id) for k in counts)]
     if running:
         _, *left = accumulate(left, running)
     return sum(full - p for p in left) / (len(bins) + 1)
@@ -207,7 +214,7 @@ def _ranked(ids: Sequence[int], keep: Keep, scores: Vector) -> list[int]:
 
 
 def _without(ids: Sequence[int], removed: Collection[int], mask_id: int | None) -> Question:
-    gone = set(removed)
+    positions = set(removed)
     if mask_id is None:
-        return [token for i, token in enumerate(ids) if i not in gone]
-    return [mask_id if i in gone else token for i, token in enumerate(ids)]
+        return [token for i, token in enumerate(ids) if i not in positions]
+    return [mask_id if i in positions else token for i, token in enumerate(ids)]

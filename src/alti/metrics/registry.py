@@ -1,11 +1,11 @@
-"""What metrics share: how scores rank tokens, how a faithfulness metric asks a model, and the table of their names."""
+"""What metrics share: how scores rank tokens, how a metric asks a model, and the table of names."""
 
 import inspect
 import math
 from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
 from functools import update_wrapper
 from itertools import chain
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,74 +18,142 @@ R = TypeVar("R")
 
 Vector = Sequence[float] | NDArray[Any] | Tensor
 Question = list[int]  # token ids of one input; empty where every token was removed
-Asking = Generator[
-    list[Question], list[float], R
-]  # yields questions, is sent a probability for each, returns a value
-Predict = Callable[
-    ..., Sequence[float] | Tensor
-]  # (questions) or (questions, targets) -> a probability for each
-_Key = tuple[tuple[int, ...], Hashable]
+# yields questions, is sent a probability for each, returns a value
+Asking = Generator[list[Question], list[float], R]
+# (questions) or (questions, targets) -> a probability for each
+Predict = Callable[..., Sequence[float] | Tensor]
+Better = Literal["higher", "lower"]
+_Key = tuple[tuple[int, ...], Hashable]  # a question and its target
 
 
-class Faithfulness(Generic[P, R]):
+class Metric:
+    """A metric under its name, and what is declared about it."""
+
+    def __init__(self, function: Callable[..., Any], *, better: Better = "higher") -> None:
+        self.better = better
+        self.curve = False  # whether its value is a list, one number per removed token
+        self.needs: Literal["rationale"] | None = None  # beside a model's scores
+        wrapper: Any = self  # what calls it is in the classes below
+        update_wrapper(wrapper, function)
+        self.name: str = function.__name__
+        self.summary = (inspect.getdoc(function) or "").partition("\n")[0]
+        self.options: dict[str, Any] = {
+            name: parameter.default
+            for name, parameter in inspect.signature(function).parameters.items()
+            if parameter.kind is parameter.KEYWORD_ONLY and name != "mask_id"
+        }
+
+
+class Faithfulness(Metric, Generic[P, R]):
     """A metric that asks a model about shortened inputs.
 
-    Called with `predict` it runs to its end; `ask` returns the generator, for a caller who batches many with `answer`.
+    Called with `predict` it runs to its end; `ask` returns the generator, for a caller who batches
+    many of them with `answer`.
     """
 
-    def __init__(self, ask: Callable[P, Asking[R]]) -> None:
+    def __init__(
+        self, ask: Callable[P, Asking[R]], *, better: Better = "higher", curve: bool = False
+    ) -> None:
+        super().__init__(ask, better=better)
+        self.curve = curve
         self.ask = ask
-        update_wrapper(self, ask)
-        asked = inspect.signature(ask).parameters.values()
         predict = inspect.Parameter(
             "predict", inspect.Parameter.POSITIONAL_ONLY, annotation=Predict
         )
-        self.__signature__ = inspect.Signature([predict, *asked])
+        parameters = inspect.signature(ask).parameters.values()
+        self.__signature__ = inspect.Signature([predict, *parameters])
 
     def __call__(self, predict: Predict, /, *args: P.args, **options: P.kwargs) -> R:
         return answer([self.ask(*args, **options)], predict)[0]
 
 
-Metric = Faithfulness[..., Any]
+class Plausibility(Metric, Generic[P, R]):
+    """A metric that compares scores with a human rationale."""
+
+    def __init__(self, compare: Callable[P, R], *, better: Better = "higher") -> None:
+        super().__init__(compare, better=better)
+        self.needs = "rationale"
+        self.compare = compare
+
+    def __call__(self, *args: P.args, **options: P.kwargs) -> R:
+        return self.compare(*args, **options)
+
 
 METRICS: dict[str, Metric] = {}
 
 
-def metric(function: Callable[P, Asking[R]]) -> Faithfulness[P, R]:
-    """Register a faithfulness metric, a generator function (ids, keep, scores, *, options), under its name."""
-    found = Faithfulness(function)
-    METRICS[function.__name__] = found
-    return found
+@overload
+def metric(function: Callable[P, Asking[R]], /) -> Faithfulness[P, R]: ...
+@overload
+def metric(
+    *, better: Better = "higher", curve: bool = False
+) -> Callable[[Callable[P, Asking[R]]], Faithfulness[P, R]]: ...
+@overload
+def metric(
+    *, needs: Literal["rationale"], better: Better = "higher"
+) -> Callable[[Callable[P, R]], Plausibility[P, R]]: ...
+def metric(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    better: Better = "higher",
+    curve: bool = False,
+    needs: Literal["rationale"] | None = None,
+) -> Any:
+    """Register a metric under its name.
+
+    A faithfulness metric is a generator function (ids, keep, scores, *, options). With
+    `needs="rationale"` it is a function (scores, rationale). `better` says which values are good,
+    and `curve=True` that the value is a list of numbers, one for each number of removed tokens.
+
+    >>> @metric(better="lower")
+    ... def sufficiency(ids, keep, scores): ...
+    """
+    if better not in ("higher", "lower"):
+        raise UsageError(f"better = {better!r} does not exist: choose 'higher' or 'lower'")
+    if needs not in (None, "rationale"):
+        raise UsageError(f"needs = {needs!r} does not exist: choose 'rationale' or leave it out")
+
+    def register(function: Callable[..., Any]) -> Metric:
+        new: Metric = (
+            Plausibility(function, better=better)
+            if needs
+            else Faithfulness(function, better=better, curve=curve)
+        )
+        METRICS[new.name] = new
+        return new
+
+    return register if function is None else register(function)
 
 
 def answer(
     askings: Iterable[Asking[R]], predict: Predict, targets: Sequence[Hashable] | None = None
 ) -> list[R]:
-    """Drive many metrics together: one call of `predict` per round, with what all of them ask, each question once.
+    """Run many metrics together: one call of `predict` per round, with each question once.
 
-    `predict(questions)` returns the probability of the explained class for each. Where that class differs between the
-    askings, give `targets`, one for each of them, and `predict(questions, targets)` is told which question is about
-    which.
+    `predict(questions)` returns the probability of the explained class for each. Where that class
+    differs between the askings, give `targets`, one for each of them: `predict(questions, targets)`
+    is then called with the target of each question.
     """
     running = list(askings)
     if targets is not None and len(targets) != len(running):
         raise UsageError(
             f"{len(running)} metrics and {len(targets)} targets: give one target for each"
         )
-    about = [None] * len(running) if targets is None else targets
+    target_of = [None] * len(running) if targets is None else targets
     results: dict[int, R] = {}
     replies: dict[int, Any] = dict.fromkeys(range(len(running)))  # a generator starts with None
     while replies:
-        asked: dict[int, list[_Key]] = {}
+        keys: dict[int, list[_Key]] = {}
         for i, reply in replies.items():
             try:
-                asked[i] = [(tuple(question), about[i]) for question in running[i].send(reply)]
+                questions = running[i].send(reply)
+                keys[i] = [(tuple(question), target_of[i]) for question in questions]
             except StopIteration as stop:
                 results[i] = stop.value
-        found = _predicted(
-            predict, list(dict.fromkeys(chain.from_iterable(asked.values()))), targets is not None
-        )
-        replies = {i: [found[key] for key in keys] for i, keys in asked.items()}
+        unique = list(dict.fromkeys(chain.from_iterable(keys.values())))
+        probabilities = _predicted(predict, unique, targets is not None)
+        replies = {i: [probabilities[key] for key in own] for i, own in keys.items()}
     return [results[i] for i in range(len(running))]
 
 
@@ -93,11 +161,13 @@ def _predicted(predict: Predict, keys: list[_Key], targeted: bool) -> dict[_Key,
     if not keys:
         return {}
     questions = [list(ids) for ids, _ in keys]
-    found = predict(questions, [target for _, target in keys]) if targeted else predict(questions)
-    probabilities = found.tolist() if isinstance(found, Tensor) else [float(p) for p in found]
+    targets = [target for _, target in keys]
+    answers = predict(questions, targets) if targeted else predict(questions)
+    probabilities = answers.tolist() if isinstance(answers, Tensor) else [float(p) for p in answers]
     if len(probabilities) != len(keys):
         raise UsageError(
-            f"predict returned {len(probabilities)} values for {len(keys)} inputs: return one for each"
+            f"predict returned {len(probabilities)} values for {len(keys)} inputs: "
+            "return one for each"
         )
     return dict(zip(keys, probabilities, strict=True))
 
@@ -105,12 +175,13 @@ def _predicted(predict: Predict, keys: list[_Key], targeted: bool) -> dict[_Key,
 def array(values: Vector) -> NDArray[np.float64]:
     """The same numbers as a float64 array of one dimension."""
     values = values.detach().double().cpu().numpy() if isinstance(values, Tensor) else values
-    found = np.asarray(values, dtype=np.float64)
-    if found.ndim != 1:
+    vector = np.asarray(values, dtype=np.float64)
+    if vector.ndim != 1:
         raise UsageError(
-            f"scores of shape {list(found.shape)} are not a vector: give one number per token of one text"
+            f"scores of shape {list(vector.shape)} are not a vector: "
+            "give one number per token of one text"
         )
-    return found
+    return vector
 
 
 def ranking(scores: Vector) -> NDArray[np.intp]:

@@ -1,4 +1,4 @@
-"""Whether models that differ only in their seed are explained alike: how much two rankings of the same tokens agree."""
+"""Whether models that differ only in their seed are explained alike: do two rankings agree?"""
 
 from collections.abc import Callable, Sequence
 from itertools import combinations_with_replacement
@@ -13,7 +13,7 @@ from alti.metrics.registry import Vector, array, ranking, share_of
 
 
 def jaccard(a: Vector, b: Vector, share: float = 0.25) -> float:
-    """How many of the highest tokens are the same: |∩| / |∪| of the top ⌈share · T⌉ of each; without any, nan."""
+    """The overlap |∩| / |∪| of the top ⌈share · T⌉ tokens of each; without any, nan."""
     first, second = _rankings(a, b)
     k = share_of(len(first), share)
     both = len({*first[:k].tolist()} & {*second[:k].tolist()})
@@ -21,7 +21,7 @@ def jaccard(a: Vector, b: Vector, share: float = 0.25) -> float:
 
 
 def spearman(a: Vector, b: Vector) -> float:
-    """The rank correlation 1 − 6 Σ d² / (n (n² − 1)), tied tokens ranked by their position; of one token, nan."""
+    """The rank correlation 1 − 6 Σ d² / (n (n² − 1)), ties by position; of one token, nan."""
     first, second = _rankings(a, b)
     n = len(first)
     if n < 2:
@@ -37,37 +37,41 @@ def agreement(
     predictions: Sequence[Sequence[Any] | NDArray[Any]] | None = None,
     measure: Callable[[Vector, Vector], float] = spearman,
 ) -> NDArray[np.float64]:
-    """How alike M models are explained: the mean of a measure over texts, for each two of them: [M, M].
+    """How alike M models are explained: the mean of a measure over texts, for each pair: [M, M].
 
-    `attributions[m][t]` are the scores of text t under model m. With the `predictions` of the models, only the texts on
-    which the two predict the same. Values that are nan are left out.
+    `attributions[m][t]` are the scores of text t under model m. With the `predictions` of the
+    models, only texts on which the two predict the same are counted. Values that are nan are left
+    out.
     """
     texts = len(attributions[0]) if len(attributions) else 0
     for lists in (attributions, predictions if predictions is not None else attributions):
         if len(lists) != len(attributions) or any(len(values) != texts for values in lists):
             raise UsageError(
-                "attributions or predictions are missing: give those of every model for the same texts"
+                "attributions or predictions are missing: "
+                "give those of every model for the same texts"
             )
     scores = [[array(text) for text in model] for model in attributions]
     labels = None if predictions is None else [np.asarray(model) for model in predictions]
-    found = np.empty((len(scores), len(scores)))
+    matrix = np.empty((len(scores), len(scores)))
     for i, j in combinations_with_replacement(range(len(scores)), 2):
         same = range(texts) if labels is None else np.flatnonzero(labels[i] == labels[j])
         values = np.array([measure(scores[i][t], scores[j][t]) for t in same])
         values = values[~np.isnan(values)]
-        found[i, j] = found[j, i] = values.mean() if len(values) else nan
-    return found
+        matrix[i, j] = matrix[j, i] = values.mean() if len(values) else nan
+    return matrix
 
 
 def pairs(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The values of an agreement matrix above its diagonal, one for each two models: [M (M − 1) / 2]."""
+    """The values of an agreement matrix above its diagonal, one for each pair: [M (M − 1) / 2]."""
     return matrix[np.triu_indices(len(matrix), 1)]
 
 
 def _rankings(a: Vector, b: Vector) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    first, second = ranking(a), ranking(b)
+    first = ranking(a)
+    second = ranking(b)
     if len(first) != len(second):
         raise UsageError(
-            f"{len(first)} and {len(second)} scores are not of one text: give as many tokens in both"
+            f"{len(first)} and {len(second)} scores are not of one text: "
+            "give as many tokens in both"
         )
     return first, second
