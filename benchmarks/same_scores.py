@@ -1,9 +1,9 @@
-"""Whether another version of alti gives the same scores, to the bit, for every method on the embedded model.
+"""Whether two versions of alti give the same scores, to the bit: every method, embedded model.
 
-python benchmarks/same_scores.py write FILE      scores of the alti that is imported (PYTHONPATH chooses it)
+python benchmarks/same_scores.py write FILE      scores of the alti that PYTHONPATH chooses
 python benchmarks/same_scores.py compare A B     what differs between two such files
 
-One thread, float32, CPU. To compare a commit with the one before it: git worktree add ../before COMMIT^.
+One thread, float32, CPU. `git worktree add ../before COMMIT` brings another version.
 """
 
 import sys
@@ -40,8 +40,9 @@ def write(file: str) -> None:
 
 def compare(one: str, other: str) -> None:
     before, after = load_file(one), load_file(other)
-    print(f"{len(before.keys() & after.keys())} results in both, {len(before.keys() ^ after.keys())} in one")
-    differing = [name for name in before.keys() & after.keys() if not torch.equal(before[name], after[name])]
+    both = before.keys() & after.keys()
+    print(f"{len(both)} results in both, {len(before.keys() ^ after.keys())} in one")
+    differing = [name for name in both if not torch.equal(before[name], after[name])]
     for name in sorted(differing):
         print(f"{name}: {float((before[name] - after[name]).abs().max()):.1e}")
     print("every score is the same to the bit" if not differing else f"{len(differing)} differ")

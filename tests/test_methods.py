@@ -8,9 +8,9 @@ from alti.methods import Inputs, Target
 from alti.methods.gradients import _start
 from alti.methods.layerwise import layerwise
 from test_families import POST_NORM
-from tiny import run
 
 import tiny
+from tiny import run
 
 ENCODERS = ["bert", "distilbert", "albert", "mpnet", "deberta-v2", "modernbert"]
 FAMILIES = [

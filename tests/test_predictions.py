@@ -9,9 +9,9 @@ import alti
 from alti.methods import Inputs, Target
 from alti.methods.logits import contrast, kind_of, probabilities
 from test_untouched import assert_untouched, snapshot
-from tiny import run
 
 import tiny
+from tiny import run
 
 METHODS = [name for name in alti.METHODS if not alti.METHODS[name].draws_maps]
 FAMILIES = [

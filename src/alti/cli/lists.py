@@ -24,12 +24,9 @@ def _family_row(name: str, family: Family) -> dict[str, Any]:
 
 def methods(as_json: Json = False) -> None:
     """List the attribution methods and their options."""
-    from alti.methods import METHODS, options_of, summary_of
+    from alti.methods import METHODS
 
-    entries = []
-    for name in METHODS:
-        options = {key: value for key, value in options_of(name).items() if key != "layers"}
-        entries.append((name, options, summary_of(name)))
+    entries = [(name, method.options, method.summary) for name, method in METHODS.items()]
     _list("method", entries, as_json)
 
 

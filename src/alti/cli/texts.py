@@ -171,10 +171,10 @@ def compare(
 def _specs(methods: str, against: str | None) -> "list[Spec]":
     """The methods to compare; with --against, only those that differ between classes."""
     from alti.experiments.bench import parsed
-    from alti.methods import reads_class
+    from alti.methods import METHODS
 
     specs = [parsed(spec) for spec in comma_separated(methods)]
-    blind = [name for name, _ in specs if not reads_class(name)]
+    blind = [name for name, _ in specs if not METHODS[name].class_specific]
     if against is None or not blind:
         return specs
     note(f"left out, the same for every class: {', '.join(blind)}")

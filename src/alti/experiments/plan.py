@@ -11,7 +11,6 @@ from alti.experiments.data import Example, Skipped, read, sample
 from alti.experiments.evaluate import BY_SIZE, Setting, Spec
 from alti.metrics import METRICS
 from alti.model.model import Model
-from alti.read.modules import stacks_of
 
 CHUNK = 32  # texts whose questions go through the model together
 PAPER = (
@@ -35,7 +34,6 @@ PAPER = (
     "alti_logit",
     "absence",
 )
-SECOND_NORM = ("globenc", "alti_ln2")  # methods that need the norm behind the feed-forward part
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +136,5 @@ def metrics_of() -> Iterator[tuple[str, dict[str, Any], str]]:
 
 
 def default_methods(model: Model) -> tuple[str, ...]:
-    """PAPER, without the methods that need a norm that the model's family does not have."""
-    sites = [site for stack, _ in stacks_of(model.model) for site in stack.sites]
-    if any(site.ffn_norm for site in sites):
-        return PAPER
-    return tuple(spec for spec in PAPER if spec not in SECOND_NORM)
+    """PAPER, without methods that cannot be run on the model."""
+    return tuple(spec for spec in PAPER if model.suits(methods.METHODS[parsed(spec).name]))

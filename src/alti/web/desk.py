@@ -133,7 +133,8 @@ def _explain_all(model: Model, question: dict[str, Any], *, layers: bool) -> lis
 
 
 def _explain(model: Model, question: dict[str, Any], **arguments: Any) -> Attribution:
-    return model.explain(question["text"], question["text_pair"], **arguments)
+    result: Attribution = model.explain(question["text"], question["text_pair"], **arguments)
+    return result
 
 
 def _mixing(model: Model, question: dict[str, Any], attributions: list[Attribution]) -> Attribution:
