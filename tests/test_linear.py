@@ -123,12 +123,12 @@ def test_losses_are_what_deleting_a_source_changes():
     value = torch.randn(1, 2, 4, 5, generator=g, dtype=torch.float64)
     mixed = (attn @ value).transpose(1, 2).flatten(2)
     slope = torch.randn(1, 3, 10, generator=g, dtype=torch.float64)
-    found = linear.Messages(attn, value, mixed).losses(slope)
+    losses = linear.Messages(attn, value, mixed).losses(slope)
     for j in range(4):
         rest = [k for k in range(4) if k != j]
         left = attn[..., rest] / attn[..., rest].sum(-1, keepdim=True)
         without = (left @ value[:, :, rest]).transpose(1, 2).flatten(2)
-        torch.testing.assert_close(found[..., j], (slope * (mixed - without)).sum(-1))
+        torch.testing.assert_close(losses[..., j], (slope * (mixed - without)).sum(-1))
 
 
 def test_what_is_no_transformer_of_a_known_family_is_refused():

@@ -96,9 +96,9 @@ def test_training_flags_stay_and_dropout_does_not_disturb():
     model.train()
     model.pooler.eval()
     flags = [m.training for m in model.modules()]
-    found = [block.output for block in alti.trace(model, batch)]
+    outputs = [block.output for block in alti.trace(model, batch)]
     assert [m.training for m in model.modules()] == flags
-    assert all(torch.equal(a, b) for a, b in zip(expected, found, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(expected, outputs, strict=True))
 
 
 def test_gradients_are_neither_made_nor_lost():
@@ -122,12 +122,14 @@ def test_other_threads_see_the_model_as_it_was(family):
     model.set_attn_implementation("sdpa")
     batch = tiny.inputs(model)
     before, run = snapshot(model, batch)
-    found, walking, done = [], threading.Event(), threading.Event()
+    outputs = []
+    walking = threading.Event()
+    done = threading.Event()
 
     def plain():
         walking.wait(10)
         with torch.no_grad():
-            found.append(model(**batch)[0])
+            outputs.append(model(**batch)[0])
         done.set()
 
     def visit(block):
@@ -138,7 +140,7 @@ def test_other_threads_see_the_model_as_it_was(family):
     other.start()
     alti.walk(model, batch, visit)
     other.join()
-    assert torch.equal(found[0], before[4])
+    assert torch.equal(outputs[0], before[4])
     assert_untouched(model, before, run)
 
 
@@ -148,26 +150,26 @@ def test_several_threads_explain_at_once():
     )
     texts = [tiny.CORPUS[i % 4] for i in range(12)]
     expected = [model.explain(text).scores for text in texts]
-    found: dict[int, torch.Tensor] = {}
+    scores: dict[int, torch.Tensor] = {}
 
     def work(i):
-        found[i] = model.explain(texts[i]).scores
+        scores[i] = model.explain(texts[i]).scores
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(len(texts))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert all(torch.equal(found[i], expected[i]) for i in range(len(texts)))
+    assert all(torch.equal(scores[i], expected[i]) for i in range(len(texts)))
 
 
 def test_a_walk_inside_a_walk():
     outer, inner = tiny.build("bert"), tiny.build("llama")
     batch, other = tiny.inputs(outer), tiny.inputs(inner)
     expected = alti.check(inner, other)
-    found = []
-    alti.walk(outer, batch, lambda block: found.append(alti.check(inner, other)))
-    assert found == [expected] * tiny.LAYERS
+    errors = []
+    alti.walk(outer, batch, lambda block: errors.append(alti.check(inner, other)))
+    assert errors == [expected] * tiny.LAYERS
     again = []
     alti.walk(outer, batch, lambda block: again.append(alti.check(outer, batch)))
     assert again == [alti.check(outer, batch)] * tiny.LAYERS
@@ -176,9 +178,9 @@ def test_a_walk_inside_a_walk():
 def test_the_visitor_may_call_the_model():
     model = tiny.build("bert")
     batch = tiny.inputs(model)
-    found = []
-    alti.walk(model, batch, lambda block: found.append(model(**batch)[0]))
-    assert all(torch.equal(each, model(**batch)[0]) for each in found)
+    outputs = []
+    alti.walk(model, batch, lambda block: outputs.append(model(**batch)[0]))
+    assert all(torch.equal(each, model(**batch)[0]) for each in outputs)
 
 
 def test_autocast_does_not_reach_the_mathematics():
@@ -186,10 +188,10 @@ def test_autocast_does_not_reach_the_mathematics():
     batch = tiny.inputs(model)
     expected = alti.trace(model, batch)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = alti.trace(model, batch)
+        blocks = alti.trace(model, batch)
         assert max(alti.check(model, batch)) < 1e-5
-        assert alti.contributions(found[0]).dtype == torch.float32
-    assert all(torch.equal(a.output, b.output) for a, b in zip(expected, found, strict=True))
+        assert alti.contributions(blocks[0]).dtype == torch.float32
+    assert all(torch.equal(a.output, b.output) for a, b in zip(expected, blocks, strict=True))
 
 
 def test_an_unknown_way_through():

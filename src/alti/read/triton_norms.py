@@ -168,7 +168,8 @@ def _compare(
 
 def carried(block: Block, module: nn.LayerNorm, x: Tensor, y: Tensor, *, added: bool) -> Block:
     """`norms.carried` for a LayerNorm that mapped x to y; `added`: x is more than block.output."""
-    shape, width = block.output.shape, block.output.shape[-1]
+    shape = block.output.shape
+    width = shape[-1]
     x, y, residual, output = (_packed(t, shape) for t in (x, y, block.residual, block.output))
     one_bias = block.bias.stride()[:2] == (0, 0)  # the same at every position
     bias = block.bias if one_bias else block.bias.contiguous()

@@ -160,10 +160,11 @@ _closer_own = _closer(1)
 def _fused(attn, f, u, r, own, closer):
     """attn [B, H, T, S], f [H, B · S, D], u, r [B, T + padding, D], own [B, T] -> out [B, T, S]"""
     batch, heads, targets, sources = attn.shape
-    rows, width = u.shape[1], u.shape[2]
+    _, rows, width = u.shape
     tiles = (sources + COLUMNS - 1) // COLUMNS
     for task in numba.prange(batch * tiles):
-        b, j0 = task // tiles, task % tiles * COLUMNS
+        b = task // tiles
+        j0 = task % tiles * COLUMNS
         columns = min(COLUMNS, sources - j0)
         f_step = batch * sources * width
         a = np.zeros((heads, ROWS, COLUMNS), attn.dtype)
@@ -220,7 +221,8 @@ def proximity(block: Block, p: int) -> Tensor:
     _refuse_fork()
     u, r = (x / block.scale[..., None] for x in (block.output, block.residual))
     batch, heads, targets, sources = block.attn.shape
-    right, below = -u.shape[-1] % (WIDE * BYTES // u.itemsize), -targets % ROWS
+    right = -u.shape[-1] % (WIDE * BYTES // u.itemsize)
+    below = -targets % ROWS
     weight = pad(block.weight, (0, right)) if right else block.weight
     rows = [pad(x, (0, right, 0, below)) if right or below else x for x in (u, r)]
     own = torch.full((batch, targets), -1) if block.cross else block.own_columns()

@@ -40,7 +40,7 @@ def own_vectors(block: Block) -> Tensor:
     if block.cross:
         return residual
     own = block.own_columns()[:, None, :, None]  # [B, 1, T, 1]
-    heads, width = block.attn.shape[1], block.value.shape[-1]
+    _, heads, _, width = block.value.shape
     weights = block.attn.gather(-1, own.expand(-1, heads, -1, 1))  # [B, H, T, 1]
     values = block.value.gather(2, own.expand(-1, heads, -1, width))  # [B, H, T, d]
     return (weights * values).transpose(1, 2).flatten(2) @ block.weight.flatten(0, 1) + residual

@@ -84,7 +84,8 @@ class KernelCache(NullCache):
             raw = file.read_bytes() if file.exists() else b""
             if raw[:DIGEST] != self._key(file):  # nothing, or of another version
                 return None
-            digest, packed = raw[DIGEST : 2 * DIGEST], raw[2 * DIGEST :]
+            digest = raw[DIGEST : 2 * DIGEST]
+            packed = raw[2 * DIGEST :]
             if hashlib.sha256(packed).digest() != digest:
                 raise ValueError("its content has changed")
             return CompileResult._rebuild(target_context, *pickle.loads(packed))

@@ -249,7 +249,8 @@ def contributions(block: Block) -> Tensor:
     """ALTI's map of a block: `alti.contributions` with p = 1, its rows divided."""
     with torch.cuda.device(block.attn.device):
         unit, f = _operands(block.value, block.weight)
-        y, r = lined(block.output), lined(block.residual)
+        y = lined(block.output)
+        r = lined(block.residual)
         return _finished(
             block, f, y, r, unit, _fused(*_turned(block.attn), f, y, block.scale, unit)
         )
@@ -258,7 +259,9 @@ def contributions(block: Block) -> Tensor:
 def _operands(value: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     """What vectors are divided by, and f [H, B, S, D]."""
     batch, heads, sources, width = value.shape
-    out, padded, flat = weight.shape[-1], max(16, power_of_2(width)), weight.flatten(0, 1)
+    out = weight.shape[-1]
+    padded = max(16, power_of_2(width))
+    flat = weight.flatten(0, 1)
     sizes = torch.empty(2 * SHARES + 1, dtype=torch.float32, device=value.device)
     unit = sizes[-1:]
     _largest[SHARES,](
@@ -276,7 +279,8 @@ def _operands(value: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
 def _turned(attn: Tensor) -> tuple[Tensor, Tensor]:
     """Attention as the core reads it, and which tiles of it hold any."""
     batch, heads, targets, sources = attn.shape
-    tiles, padded = (cdiv(sources, TJ), cdiv(targets, TI)), max(16, power_of_2(heads))
+    tiles = cdiv(sources, TJ), cdiv(targets, TI)
+    padded = max(16, power_of_2(heads))
     a = torch.empty(batch, sources, targets, padded, dtype=torch.float16, device=attn.device)
     occupied = torch.empty(batch, *tiles, dtype=torch.int32, device=attn.device)
     _turn[*tiles, batch](
