@@ -64,7 +64,7 @@ def medians(candidates: dict[str, Callable[[], object]], rounds: int) -> dict[st
 
 
 def ratios(tokens: int, rounds: int, captum: bool) -> None:
-    bert, inputs, target = model(), inputs_of(tokens), Target(position=torch.tensor([0]))
+    bert, inputs, target = model(), inputs_of(tokens), Target(position=torch.tensor([[0]]))
 
     def forward() -> None:
         with torch.no_grad():
@@ -116,12 +116,12 @@ def peak(what: str) -> float:
 def run_for_peak(what: str) -> None:
     bert, inputs = model(), inputs_of(512)
     run(
-        "alti", bert, inputs_of(16), Target(position=torch.tensor([0]))
+        "alti", bert, inputs_of(16), Target(position=torch.tensor([[0]]))
     )  # loads and compiles what both need
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
     for _ in range(2):
         if what == "alti":
-            run("alti", bert, inputs, Target(position=torch.tensor([0])))
+            run("alti", bert, inputs, Target(position=torch.tensor([[0]])))
         else:
             with torch.no_grad():
                 bert(**inputs.tensors)

@@ -19,7 +19,7 @@ from triton.testing import do_bench_cudagraph
 
 import alti
 from alti import Block
-from alti.methods import Inputs, Target, run
+from alti.methods import METHODS, Inputs, Target, run
 from alti.mix.kernels import reference, triton
 from alti.model.cuda_graphs import Recorder
 from alti.model.head import Head
@@ -216,7 +216,7 @@ def batch_of(batch: int, tokens: int, *, padding: int = 0) -> tuple[Inputs, Targ
     ids = torch.randint(1000, 20000, (batch, tokens), device="cuda")
     mask = torch.ones_like(ids)
     mask[-1, tokens - padding :] = 0
-    target = Target(position=torch.zeros(batch, dtype=torch.long, device="cuda"))
+    target = Target(position=torch.zeros(batch, 1, dtype=torch.long, device="cuda"))
     return Inputs({"input_ids": ids, "attention_mask": mask}, ~mask.bool()), target
 
 
@@ -242,7 +242,7 @@ def check_graphs() -> None:
                 ((1, 32), 0),
             ):
                 inputs, target = batch_of(*shape, padding=padding)
-                found = recorder.run(name, inputs, target, layers=layers)
+                found = recorder.run(METHODS[name], inputs, target, layers=layers)
                 real = run(name, model, inputs, target, layers=layers)
                 pairs = [(found.tokens, real.tokens), (found.output.logits, real.output.logits)]
                 pairs += [(found.layers, real.layers)] if layers else []
@@ -270,7 +270,7 @@ def check_graphs() -> None:
     with torch.no_grad():
         model.bert.encoder.layer[1].attention.output.dense.weight[0, 0] = torch.nan
     try:
-        recorder.run("alti", *batch_of(1, 32), layers=True)
+        recorder.run(METHODS["alti"], *batch_of(1, 32), layers=True)
     except alti.DecompositionError as error:
         print(f"  a replay judges: {error}")
     else:
@@ -292,7 +292,7 @@ def recorded_families() -> None:
         recorder = Recorder(model)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = [recorder.run("alti", inputs, target) for _ in range(3)][-1]
+            found = [recorder.run(METHODS["alti"], inputs, target) for _ in range(3)][-1]
         if not torch.equal(found.tokens, run("alti", model, inputs, target).tokens):
             sys.exit(f"a graph of {family} differs from a run: no numbers")
         (recorded if recorder.kept else others).append(family)
@@ -381,7 +381,7 @@ def complete() -> None:
                 plain, explained, replayed = milliseconds(
                     forward,
                     lambda: run("alti", model, inputs, target),  # noqa: B023
-                    lambda: recorder.run("alti", inputs, target),  # noqa: B023
+                    lambda: recorder.run(METHODS["alti"], inputs, target),  # noqa: B023
                 )
                 name = str(dtype).removeprefix("torch.")
                 both = f"forward {plain:.2f} ms, alti {explained:.2f} ms, {explained / plain:.2f}"

@@ -66,16 +66,19 @@ def test_explain_options(run, folder):
     )
     assert "[CLS]" in out
     _, out, _ = run("explain", "A clever film", "-m", folder, "--pair", "the plot", "--json")
-    assert json.loads(out)["text_pair"] == "the plot"
+    assert json.loads(out)["source"]["texts"][1] == "the plot"
     _, out, _ = run("explain", "clever " * 50, "-m", folder, "--truncate", "--json")
-    assert json.loads(out)["cut"]
+    assert json.loads(out)["source"]["cut"]
 
 
 def test_explain_lines(run, folder, tmp_path):
     lines = "A clever film\n\nthe plot\n"
     code, out, err = run("explain", "-", "-m", folder, "--json", stdin=lines)
     assert code == 0
-    assert [json.loads(line)["text"] for line in out.splitlines()] == ["A clever film", "the plot"]
+    assert [json.loads(line)["source"]["texts"] for line in out.splitlines()] == [
+        ["A clever film"],
+        ["the plot"],
+    ]
     assert err == "alti: 2 texts explained, 1 empty line skipped\n"
     (tmp_path / "texts").write_text(lines)
     assert run("explain", "--file", tmp_path / "texts", "-m", folder, "--json")[1] == out
@@ -317,7 +320,7 @@ def test_as_a_program(folder):
         [sys.executable, "-m", "alti", "explain", "A clever film", "-m", folder, "--json"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert json.loads(done.stdout)["text"] == "A clever film"
+    assert json.loads(done.stdout)["source"]["texts"] == ["A clever film"]
     assert done.stderr == ""
 
 
@@ -652,7 +655,7 @@ def test_json_keeps_names_as_they_are(run, hostile):
     options = ("--target", "0", "-m", hostile, "--json", "--method", "linear")
     _, out, _ = run("explain", "A clever film", *options)
     assert not CONTROLS.search(out)
-    assert json.loads(out)["label"] == f"bad{HOSTILE}"
+    assert json.loads(out)["predictions"][0]["label"] == f"bad{HOSTILE}"
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "latex", "csv"])

@@ -14,7 +14,7 @@ from transformers import BertConfig, BertForSequenceClassification
 import alti
 import alti.mix.kernels
 from alti import Block
-from alti.methods import Inputs, Target, run
+from alti.methods import METHODS, Inputs, Target, run
 from alti.model.cuda_graphs import Recorder
 from alti.read import assembly, comparing, norms
 from alti.read import walk as blocks
@@ -280,7 +280,7 @@ def batch_of(batch: int, tokens: int, padding: int) -> tuple[Inputs, Target]:
     ids = torch.randint(1000, 20000, (batch, tokens), device="cuda")
     mask = torch.ones_like(ids)
     mask[-1, tokens - padding :] = 0
-    target = Target(position=torch.zeros(batch, dtype=torch.long, device="cuda"))
+    target = Target(position=torch.zeros(batch, 1, dtype=torch.long, device="cuda"))
     return Inputs({"input_ids": ids, "attention_mask": mask}, ~mask.bool()), target
 
 
@@ -293,7 +293,7 @@ def assert_replays_equal_runs(recorder: Recorder, method: str, layers: bool) -> 
     """A shape is recorded when it comes a second time, so the later ones are replays."""
     for shape in ((1, 32, 0), (4, 48, 9), (1, 32, 5), (4, 48, 0), (1, 32, 0)):
         inputs, target = batch_of(*shape)
-        replayed = recorder.run(method, inputs, target, layers=layers)
+        replayed = recorder.run(METHODS[method], inputs, target, layers=layers)
         plain = run(method, recorder.model, inputs, target, layers=layers)
         assert torch.equal(replayed.tokens, plain.tokens)
         assert torch.equal(replayed.output.logits, plain.output.logits)
@@ -332,7 +332,7 @@ def test_a_replay_is_judged():
     with torch.no_grad():
         model.bert.encoder.layer[1].attention.output.dense.weight[0, 0] = torch.nan
     with pytest.raises(alti.DecompositionError, match=r"bert block 1: .*error of"):
-        recorder.run("alti", *batch_of(1, 32, 0), layers=True)
+        recorder.run(METHODS["alti"], *batch_of(1, 32, 0), layers=True)
 
 
 def test_a_loaded_model_with_graphs():

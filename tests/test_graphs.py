@@ -158,7 +158,8 @@ def test_a_recording_itself(monkeypatch):
         for _ in range(3):
             found = recorder.run(METHODS["alti"], inputs, target)
     assert len(recorder.kept) == 1
-    found = recorder.run(METHODS["alti"], inputs, target
+    found = recorder.run(
+        METHODS["alti"], inputs, target
     )  # what was recorded in inference mode can be written outside of it
     assert torch.equal(found.tokens, real.tokens)
     assert torch.equal(found.layers, real.layers)

@@ -311,7 +311,8 @@ def test_unneeded_code_is_not_run(planted, clean, marker, unread, run, data, fam
     train(recipe(folder, data), folder.parent / "out", saves=0)
     assert not unread.reads
     code, out, err = run("explain", "-", "-m", folder, "--json")
-    assert [json.loads(line)["text"] for line in out.splitlines()] == ["y", "y", "A clever film"]
+    texts = [json.loads(line)["source"]["texts"][0] for line in out.splitlines()]
+    assert texts == ["y", "y", "A clever film"]
     assert (code, err) == (0, "alti: 3 texts explained\n")
     assert not marker.exists()
 

@@ -182,9 +182,7 @@ def test_unknown_names():
         match=r"method 'lime' does not exist: choose one of absence, alti, alti_ln2",
     ):
         run("lime", model, as_inputs(batch), Target())
-    with pytest.raises(
-        alti.UsageError, match="method alti has no option 'q': it takes p, kernel"
-    ):
+    with pytest.raises(alti.UsageError, match="method alti has no option 'q': it takes p, kernel"):
         run("alti", model, as_inputs(batch), Target(), q=1)
     with pytest.raises(alti.UsageError, match="method attention has no option 'p': it takes none"):
         run("attention", model, as_inputs(batch), Target(), p=1)

@@ -397,7 +397,9 @@ def test_positions_stay_where_they_are_in_the_baseline():
     )
     from alti.methods.gradients import _slopes, _start
 
-    vectors, _, _ = _slopes(model, inputs, Target(position=torch.tensor([[0]])), "embedding", "logit")
+    vectors, _, _ = _slopes(
+        model, inputs, Target(position=torch.tensor([[0]])), "embedding", "logit"
+    )
     start = _start(model, inputs, vectors, "embedding", "pad")[0]
     assert torch.pdist(start).min() > 0.1
 

@@ -202,17 +202,14 @@ def test_pieces_of_a_pair():
 
 def test_what_was_cut_and_masked():
     found = made("good [MASK] film and the rest", scores=[0.5, 0.1, 0.2, 0.1, 0.3, 0.2])
-    found = replace(
-        found, special=torch.tensor([True, False, True, False, False, False, False, True])
-    )
+    special = torch.tensor([True, False, True, False, False, False, False, True])
+    found = replace(found, source=replace(found.source, special=special))
     (passage,) = passages(found, words=False)
     assert [piece.text for piece in passage if piece.special] == ["", "[MASK]", ""]
     short = made("good film and the rest", scores=[0.5, 0.1, 0.2, 0.1, 0.3])
-    short = replace(
-        short,
-        offsets=((0, 0), (0, 4), (5, 9), (0, 0), (0, 0), (0, 0), (0, 0)),
-        cut=("and the rest",),
-    )
+    offsets = ((0, 0), (0, 4), (5, 9), (0, 0), (0, 0), (0, 0), (0, 0))
+    source = replace(short.source, offsets=offsets, cut=("and the rest",))
+    short = replace(short, source=source)
     assert passages(short)[0][-1].text == " and the rest"
     assert passages(short)[0][-1].score is None
     assert "alti-cut" in html.fragment(short)
@@ -652,7 +649,8 @@ def test_no_words_at_all():
     assert "every score is 0" in render(found)
     assert latex.table(found)
     assert render(found, bars=True).splitlines()[1:] == [f"  {DIM}special tokens 9.500{RESET}"]
-    assert passages(replace(made(), segments=()))[0][0].text == "A"
+    bare = replace(made(), source=replace(made().source, segments=()))
+    assert passages(bare)[0][0].text == "A"
 
 
 def test_a_view_of_words_is_a_view_too():

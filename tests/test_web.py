@@ -147,7 +147,8 @@ def test_a_view_against_a_class(client, model):
     assert shown.pop("alti") == model.explain(TEXT).scores.tolist()  # the same for every class
     assert shown == {name: one.scores.tolist() for name, one in found.items()}
     exported = client.post("/api/export", json={**asked, "format": "json"}).json()
-    assert [one["label"] for one in exported] == ["positive", view["label"], view["label"]]
+    labels = [one["predictions"][0]["label"] for one in exported]
+    assert labels == ["positive", view["label"], view["label"]]
     wrong = client.post("/api/view", json={**asked, "against": "positive"})
     assert (wrong.status_code, wrong.json()["error"].partition(":")[0]) == (
         400,

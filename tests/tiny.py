@@ -280,7 +280,12 @@ def saved(
 
 def run(name: str, model, inputs, target, **options) -> alti.Scores:
     """A method on one prediction of each text: the targets [B] and the scores [B, T] have no axis K."""
-    several = alti.Target(*(None if t is None else t[:, None] for t in (target.index, target.position, target.against)))
+    several = alti.Target(
+        *(
+            None if t is None else t[:, None]
+            for t in (target.index, target.position, target.against)
+        )
+    )
     return unaxed(alti.methods.run(name, model, inputs, several, **options))
 
 

@@ -57,9 +57,7 @@ def bench(
     ] = None,
     pair_column: PairColumn = None,
     first: Annotated[int | None, typer.Option(help="Use only the first N rows.")] = None,
-    sample: Annotated[
-        int | None, typer.Option(help="Use only N rows, drawn with --seed.")
-    ] = None,
+    sample: Annotated[int | None, typer.Option(help="Use only N rows, drawn with --seed.")] = None,
     seed: Annotated[int, typer.Option()] = 0,
     mask: Annotated[
         bool, typer.Option("--mask", help="Mask tokens instead of deleting them.")
