@@ -2,8 +2,8 @@
 
 python benchmarks/rivals.py ROWS.jsonl RIVALS.json [METHOD]
 
-ROWS: what `alti bench` wrote. RIVALS: {"name": {"row number": [comprehensiveness, sufficiency]}}. An interval that
-holds 0 is called level.
+ROWS: what `alti bench` wrote. RIVALS: {"name": {"row number": [comprehensiveness, sufficiency]}}.
+An interval that holds 0 is called level.
 """
 
 import json

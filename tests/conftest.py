@@ -25,7 +25,7 @@ def shared() -> Path:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
-    """A running server with the embedded model and a tiny one, whose labels are hostile: its address."""
+    """The address of a server with the embedded model and a tiny one with hostile labels."""
     from serving import running
 
     hostile = (

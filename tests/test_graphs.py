@@ -1,6 +1,6 @@
-"""What can be shown of CUDA graphs without a GPU: when a shape is recorded, what a recording asks and judges.
+"""CUDA graphs without a GPU: when a shape is recorded, what a recording asks and judges.
 
-That a replay equals a run, `benchmarks/gpu.py` shows where there is one.
+That a replay equals a run, `tests/test_gpu.py` shows where there is one.
 """
 
 import gc
@@ -195,7 +195,7 @@ def test_answers_of_one_run_are_those_of_the_captured_one():
 
 
 def test_while_captured_nothing_is_read():
-    """A walk takes the way that texts with and without padding have in common, and gives the same."""
+    """A walk takes the way that texts with and without padding have in common."""
     model, (inputs, target) = tiny.build("olmo2"), batch(6)
     plain = methods.run("alti", model, inputs, target).tokens
     kept = Recording()

@@ -1,4 +1,4 @@
-"""One battery over every method that draws maps of the layers: batches, padding, one token, no NaN."""
+"""One battery over methods that draw maps of the layers: batches, padding, one token, no NaN."""
 
 import pytest
 import torch

@@ -171,7 +171,7 @@ def test_groups_add_up_and_the_rest_is_told(by):
     assert list(one) == list(grouped[0])
     assert one.grouped(by) is one
     if by != "line":
-        with pytest.raises(alti.UsageError, match="these scores are of .* already"):
+        with pytest.raises(alti.UsageError, match=r"these scores are of .* already"):
             one.grouped("line")
     torch.testing.assert_close(grouped.total().scores, grouped.scores.sum(0))
 

@@ -1,4 +1,4 @@
-"""One battery over every method that explains a prediction: batches, padding, one token, classes, dtypes."""
+"""One battery over methods for a prediction: batches, padding, one token, classes, dtypes."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -129,7 +129,7 @@ def test_a_model_without_a_head_is_refused(method):
     ],
 )
 def test_what_a_method_costs(method, forward, backward):
-    """In passes through the model, once it is proved; a backward pass costs about two forward ones."""
+    """In passes, once the model is proved; a backward pass costs about two forward ones."""
     model = built("bert")
     explained(method, model, tiny.inputs(model))
     passes = {"forward": 0, "backward": 0}
@@ -174,7 +174,7 @@ def test_alti_logit_is_its_definition():
 
 
 def test_alti_logit_equals_what_the_blocks_say():
-    """S_ij from the neutral blocks: the gradient at a block's output times the message T_ij carries."""
+    """S_ij from the neutral blocks: the gradient at a block's output times the message T_ij."""
     model = built("bert")
     batch = tiny.inputs(model, lengths=(6,))
     from alti.read.linear_view import linear_view

@@ -1,4 +1,4 @@
-"""What is explained: the position a head reads, labels, probabilities, and clear words where there is no answer."""
+"""What is explained: positions, labels, probabilities, and a sentence where there is no answer."""
 
 import warnings
 from dataclasses import replace

@@ -160,7 +160,10 @@ def build(
                 parameter.copy_(0.3 * noise)
             else:
                 parameter.copy_(noise if "embed" in name else 1.5 * noise / fan_in**0.5)
-    return model.to(dtype).eval()
+    model = model.to(dtype).eval()
+    if family == "gemma2":  # sdpa of some versions of transformers leaves its soft cap out
+        model.set_attn_implementation("eager")
+    return model
 
 
 def inputs(
@@ -279,7 +282,7 @@ def saved(
 
 
 def run(name: str, model, inputs, target, **options) -> alti.Scores:
-    """A method on one prediction of each text: the targets [B] and the scores [B, T] have no axis K."""
+    """A method on one prediction of each text: targets [B] and scores [B, T] without the axis K."""
     several = alti.Target(
         *(
             None if t is None else t[:, None]
