@@ -1,4 +1,5 @@
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
@@ -12,7 +13,19 @@ torch.set_num_threads(1)  # the tests run in two processes
 for name in ("FORCE_COLOR", "NO_COLOR", "COLORFGBG"):
     os.environ.pop(name, None)  # what is printed is part of what is tested
 
+torch.accelerator.current_accelerator = lambda **_: None  # tests/test_gpu.py names its device
+collect_ignore = [] if find_spec("uvicorn") else ["test_web.py", "test_web_page.py"]
+
 SHARED = Path(__file__).parents[2] / "shared"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A method whose package is missing on this machine is skipped by name."""
+    if find_spec("captum") is None:
+        missing = pytest.mark.skip(reason="no captum here")
+        for item in items:
+            if "integrated_gradients" in item.name:
+                item.add_marker(missing)
 
 
 @pytest.fixture
