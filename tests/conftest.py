@@ -3,6 +3,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
+if not os.environ.get("ALTI_TEST_GPU"):  # set it for tests/test_gpu.py; the others are of a CPU
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 import pytest
 import torch
@@ -13,7 +15,6 @@ torch.set_num_threads(1)  # the tests run in two processes
 for name in ("FORCE_COLOR", "NO_COLOR", "COLORFGBG"):
     os.environ.pop(name, None)  # what is printed is part of what is tested
 
-torch.accelerator.current_accelerator = lambda **_: None  # tests/test_gpu.py names its device
 collect_ignore = [] if find_spec("uvicorn") else ["test_web.py", "test_web_page.py"]
 
 SHARED = Path(__file__).parents[2] / "shared"

@@ -167,3 +167,9 @@ def test_only_files_are_read(tmp_path):
         files.require_file(tmp_path / "nothing", "a file")
     (tmp_path / "file").touch()
     files.require_file(tmp_path / "file", "a file")
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "half \ud800", "null \0"])
+def test_names_that_no_file_can_have_are_one_sentence(name, tmp_path):
+    with pytest.raises(alti.UsageError, match="is no name of a file: give another"):
+        files.write_whole(f"{tmp_path}/{name}", b"")

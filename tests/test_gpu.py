@@ -23,7 +23,9 @@ from alti.read.norms import Call, fused_for
 
 import tiny
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+pytestmark = pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="needs a CUDA GPU, and ALTI_TEST_GPU=1"
+)
 
 PARTS = ("attn", "value", "weight", "scale", "residual", "bias", "output")
 HALF_PRECISION = 2e-3  # the operands of the triton kernel are float16

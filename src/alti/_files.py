@@ -39,8 +39,12 @@ def write_whole(path: str | Path, content: bytes) -> None:
 
 def require_target(path: Path, shown: str) -> None:
     """Reject a path that cannot be written to, before any work is done."""
-    if "\0" in str(path):
-        raise UsageError(f"{shown!r} is no name of a file: give another")
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        pass  # a new file, or one that is refused below
+    except (OSError, ValueError):  # too long, a null or half a character in it
+        raise UsageError(f"{shown[:80]!a} is no name of a file: give another") from None
     if path.is_dir():
         raise UsageError(f"{shown} is a folder: give a file")
     if is_stream(path):

@@ -151,7 +151,8 @@ def _predictions(attributions: Attributions, style: Style, words: bool) -> Itera
     widths = [max(map(cells, column)) for column in (places, [_bare(label) for label in labels])]
     for attribution, place, label in zip(attributions, places, labels, strict=True):
         view = attribution.words() if words and not attribution.source.groups else attribution
-        best = "  ".join(f"{plain(word)} {score:.3f}" for word, score in view.top(MOST))
+        ranked = ((plain(word), score) for word, score in view.top(MOST) if score)
+        best = "  ".join(f"{word} {score:.3f}" for word, score in ranked)
         gaps = (" " * (widths[0] - cells(place)), " " * (widths[1] - cells(_bare(label))))
         yield f"  {place}{gaps[0]}  {label}{gaps[1]}  {style.set(best, DIM)}".rstrip()
 
