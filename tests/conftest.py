@@ -20,12 +20,23 @@ collect_ignore = [] if find_spec("uvicorn") else ["test_web.py", "test_web_page.
 SHARED = Path(__file__).parents[2] / "shared"
 
 
+NEED_CAPTUM = (
+    "integrated_gradients",
+    "test_a_backbone_is_trained_and_explained_over_seeds",
+    "test_bench_leaves_out_what_a_family_has_not",
+    "test_no_mask_token",
+    "test_results_are_standard_json",
+    "test_the_commands_on_a_random_model",
+    "test_the_demo_explains_a_sentence_with_the_embedded_model",
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A method whose package is missing on this machine is skipped by name."""
+    """Tests whose package is missing on this machine are skipped by name."""
     if find_spec("captum") is None:
         missing = pytest.mark.skip(reason="no captum here")
         for item in items:
-            if "integrated_gradients" in item.name:
+            if any(name in item.name for name in NEED_CAPTUM):
                 item.add_marker(missing)
 
 

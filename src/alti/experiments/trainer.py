@@ -62,7 +62,7 @@ def _slices(items: list[int], size: int) -> list[list[int]]:
     return [items[i : i + size] for i in range(0, len(items), size)]
 
 
-class RepeatableTrainer(transformers.Trainer):  # type: ignore[misc]  # a class that mypy skips
+class RepeatableTrainer(transformers.Trainer):
     """Takes its batches from ByLength, and stops at a loss that is not finite."""
 
     def _get_train_sampler(self, train_dataset: Any = None) -> ByLength:
@@ -76,7 +76,7 @@ class RepeatableTrainer(transformers.Trainer):  # type: ignore[misc]  # a class 
         return loss
 
 
-class Keeper(transformers.TrainerCallback):  # type: ignore[misc]  # a class that mypy skips
+class Keeper(transformers.TrainerCallback):
     """Keeps the last state that is complete and whose weights are finite.
 
     The loss of a step belongs to the weights before it, so weights are checked before each save.
@@ -95,7 +95,7 @@ class Keeper(transformers.TrainerCallback):  # type: ignore[misc]  # a class tha
         seal(Path(args.output_dir) / f"checkpoint-{state.global_step}", self.run)
 
 
-class Watcher(transformers.TrainerCallback):  # type: ignore[misc]  # a class that mypy skips
+class Watcher(transformers.TrainerCallback):
     """Reports every step."""
 
     def __init__(self, watch: Watch) -> None:

@@ -21,7 +21,7 @@ class Connection(H11Protocol):
     deadline: asyncio.TimerHandle | None = None
     unsent = float("inf")  # bytes left to send when the deadline last passed
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
         if self._too_many():
             transport.write(_REFUSED)
