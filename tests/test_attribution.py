@@ -14,7 +14,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 import alti
-from alti.model.stored import OLD
+from alti.model.rules import OLD
 from alti.model.words import group
 
 import tiny

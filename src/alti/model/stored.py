@@ -6,8 +6,6 @@ still read.
 
 import hashlib
 import json
-import math
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -20,33 +18,26 @@ from torch import Tensor
 
 from alti._errors import AltiError, LoadError
 from alti._files import require_file, write_whole
+from alti.model.rules import (
+    DTYPES,
+    NUMBERS,
+    OLD,
+    PREDICTION,
+    PREDICTION_RULES,
+    SIZES,
+    SOURCE,
+    SOURCE_RULES,
+    TOP,
+    TOP_RULES,
+    is_list,
+    is_number,
+    is_text,
+)
 from alti.model.source import Group, Source
-from alti.model.words import HALF
 
 FORMAT = 2  # a reader refuses what is newer than itself
 TENSORS = {"scores": 2, "special": 1, "layers": 3}  # with their dimensions
-DTYPES = {name: getattr(torch, name) for name in ("float16", "bfloat16", "float32", "float64")}
-DEPTH = 100  # of lists in options; Python's own JSON gives up near 1,000
 CLASSES = {"attribution": "Attribution", "attributions": "Attributions"}
-OLD: dict[str, Any] = {  # the fields of format 1; those without a default have none here
-    "text": ...,
-    "tokens": ...,
-    "offsets": ...,
-    "scores": ...,
-    "special": ...,
-    "method": ...,
-    "label": None,
-    "probability": None,
-    "layers": None,
-    "target": None,
-    "position": None,
-    "text_pair": None,
-    "segments": [],
-    "cut": [],
-    "model": "",
-    "options": {},
-    "extra": {},
-}
 
 
 @dataclass(slots=True)
@@ -155,7 +146,7 @@ def _upgraded(plain: dict[str, Any]) -> dict[str, Any]:
     _require_fields(plain, OLD)
     old = {**{name: value for name, value in OLD.items() if value is not ...}, **plain}
     pair = old["text_pair"]
-    if not (pair is None or _is_text(pair)):
+    if not (pair is None or is_text(pair)):
         raise ValueError("text_pair is not a text or null")
     names = ("tokens", "offsets", "special", "segments", "cut")
     source = {name: old[name] for name in names}
@@ -199,7 +190,7 @@ def _content(plain: dict[str, Any], kind: str) -> Content:
     source = _filled(plain["source"], SOURCE, " of the source")
     source["special"] = _tensor(source["special"], 1, torch.bool)
     predictions = plain["predictions"]
-    if _is_list(predictions):
+    if is_list(predictions):
         predictions = [_prediction(one) for one in predictions]
     scores = _tensor(plain["scores"], 2, DTYPES[dtype])
     layers = plain["layers"]
@@ -214,7 +205,7 @@ def _content(plain: dict[str, Any], kind: str) -> Content:
 
 def _prediction(value: Any) -> dict[str, Any]:
     fields = _filled(value, PREDICTION, " of a prediction")
-    if _is_number(fields["probability"]):
+    if is_number(fields["probability"]):
         fields["probability"] = float(fields["probability"])  # JavaScript writes 1.0 as 1
     return fields
 
@@ -285,9 +276,9 @@ def _tensor(value: Any, depth: int, dtype: torch.dtype) -> Any:
     if isinstance(value, Tensor):
         return value
     leaves = value
-    nested = _is_list(value)
+    nested = is_list(value)
     for _ in range(depth - 1):
-        nested = nested and all(map(_is_list, leaves))
+        nested = nested and all(map(is_list, leaves))
         if nested:
             leaves = list(chain.from_iterable(leaves))
     allowed = {bool} if dtype == torch.bool else {int, float}
@@ -318,7 +309,7 @@ def _check(content: Content) -> None:
 def _checked(content: Content) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     top = {name: getattr(content, name) for name in TOP_RULES}
     pairs = [(SOURCE_RULES, content.source), (TOP_RULES, top)]
-    if not _is_list(content.predictions) or not content.predictions:
+    if not is_list(content.predictions) or not content.predictions:
         raise ValueError("predictions is not a list of objects")
     return pairs + [(PREDICTION_RULES, one) for one in content.predictions]
 
@@ -381,149 +372,3 @@ def _shown(value: Any) -> str:
     if value is None or isinstance(value, bool | float) or whole:
         return repr(value)
     return repr(value[:40]) if isinstance(value, str) else f"of type {type(value).__name__}"
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and not HALF.search(value)
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list | tuple)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        return type(value) in (int, float) and math.isfinite(value)
-    except OverflowError:
-        return False
-
-
-def _is_share(value: Any) -> bool:
-    return _is_number(value) and 0 <= value <= 1
-
-
-def _is_span(value: Any) -> bool:
-    pair = _is_list(value) and len(value) == 2 and all(map(_is_whole, value))
-    return pair and value[0] <= value[1]
-
-
-def _is_segment(value: Any) -> bool:
-    return type(value) is int and -1 <= value <= 1
-
-
-def _is_group(value: Any) -> bool:
-    named = isinstance(value, dict) and value.keys() == {"name", "segment", "span"}
-    return named and all(
-        (_is_text(value["name"]), _is_segment(value["segment"]), _is_span(value["span"]))
-    )
-
-
-def _is_numbers(value: Any) -> bool:
-    named = isinstance(value, dict) and all(map(_is_text, value))
-    return named and all(map(_is_number, value.values()))
-
-
-def _is_json(value: Any, depth: int = DEPTH) -> bool:
-    if isinstance(value, dict):
-        inside = (_is_text(key) and _is_json(x, depth - 1) for key, x in value.items())
-        return depth > 0 and all(inside)
-    if _is_list(value):
-        return depth > 0 and all(_is_json(inner, depth - 1) for inner in value)
-    return value is None or isinstance(value, bool) or _is_text(value) or _is_number(value)
-
-
-def _is_object(value: Any) -> bool:
-    return isinstance(value, dict) and _is_json(value)
-
-
-def _is_scores(value: Any, depth: int = 2) -> bool:
-    return isinstance(value, Tensor) and value.dim() == depth and value.dtype in DTYPES.values()
-
-
-def _is_layers(value: Any) -> bool:
-    return value is None or (_is_scores(value, 3) and len(value) > 0)
-
-
-def _is_special(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.dim() == 1 and value.dtype == torch.bool
-
-
-def _many(is_right: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: _is_list(value) and all(map(is_right, value))
-
-
-def _optional(is_right: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: value is None or is_right(value)
-
-
-Rules = dict[str, tuple[Callable[[Any], bool], str]]
-
-NUMBERS = "one finite number per token"
-SIZES = {
-    "special": "one truth value per token",
-    "offsets": "one pair per token",
-    "segments": "one number per token",
-    "ids": "one number per token",
-    "groups": "one group per token",
-}
-TOP: dict[str, Any] = {  # the fields of format 2, without a default (...) or with one
-    "kind": "attribution",
-    "dtype": "float32",
-    "source": ...,
-    "predictions": ...,
-    "scores": ...,
-    "layers": None,
-    "method": ...,
-    "model": "",
-    "options": {},
-    "extra": ...,
-    "checksum": "",
-}
-SOURCE: dict[str, Any] = {
-    "texts": ...,
-    "tokens": ...,
-    "offsets": ...,
-    "special": ...,
-    "segments": [],
-    "ids": [],
-    "groups": [],
-    "by": "token",
-    "cut": [],
-}
-PREDICTION: dict[str, Any] = {
-    "label": None,
-    "index": None,
-    "probability": None,
-    "position": None,
-    "against": None,
-}
-TOP_RULES: Rules = {
-    "scores": (_is_scores, NUMBERS),
-    "layers": (_is_layers, "a matrix of finite numbers per layer, token by token"),
-    "method": (_is_text, "a text"),
-    "model": (_is_text, "a text"),
-    "options": (_is_object, "an object of what JSON has"),
-    "extra": (_many(_is_numbers), "an object of finite numbers"),
-}
-SOURCE_RULES: Rules = {
-    "texts": (lambda value: bool(value) and _many(_is_text)(value), "a text"),
-    "tokens": (_many(_is_text), "a list of texts"),
-    "offsets": (_many(_is_span), "a list of pairs of whole numbers, start and end"),
-    "segments": (_many(_is_segment), "a list of -1, 0 and 1"),
-    "special": (_is_special, SIZES["special"]),
-    "ids": (_many(_is_whole), "a list of whole numbers"),
-    "groups": (_many(_is_group), "a list of named groups"),
-    "by": (_is_text, "a text"),
-    "cut": (_many(_is_text), "a list of texts"),
-}
-PREDICTION_RULES: Rules = {
-    "label": (_optional(_is_text), "a text or null"),
-    "index": (_optional(_is_whole), "a whole number from 0 on or null"),
-    "probability": (_optional(_is_share), "a number from 0 to 1 or null"),
-    "position": (_optional(_is_whole), "a whole number from 0 on or null"),
-    "against": (_optional(_is_whole), "a whole number from 0 on or null"),
-}
