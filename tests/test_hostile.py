@@ -524,3 +524,37 @@ def test_the_arguments_of_a_state_are_not_read(stopped, tmp_path, marker):
     sealed_again(state)
     train(slow, tmp_path / "out", saves=4)
     assert not marker.exists()
+
+
+def test_an_index_that_a_config_names_is_read_from_the_folder(clean, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(clean / "bert", folder)
+    (folder / "model.safetensors").rename(tmp_path / "outside.safetensors")
+    names = load_file(tmp_path / "outside.safetensors")
+    (folder / "inside").mkdir()
+    shards = {"metadata": {}, "weight_map": dict.fromkeys(names, f"{tmp_path}/outside.safetensors")}
+    (folder / "inside" / "a.safetensors.index.json").write_text(json.dumps(shards))
+    config = json.loads((folder / "config.json").read_text())
+    config["transformers_weights"] = "inside/a.safetensors.index.json"
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(alti.LoadError, match="names weights outside the folder"):
+        alti.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("config.json", "[]"),
+        ("config.json", '"x"'),
+        ("tokenizer_config.json", "[]"),
+        ("model.safetensors.index.json", "[]"),
+        ("adapter_config.json", "[]"),
+    ],
+)
+def test_json_of_another_kind_is_one_sentence(clean, tmp_path, file, content):
+    folder = tmp_path / "model"
+    shutil.copytree(clean / "bert", folder)
+    (folder / file).write_text(content)
+    with pytest.raises(alti.AltiError) as caught:
+        alti.load(folder)
+    assert "\n" not in str(caught.value)
