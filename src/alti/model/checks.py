@@ -8,12 +8,9 @@ from torch import Tensor, nn
 from alti._errors import DecompositionError
 from alti.methods.logits import target_logits
 from alti.methods.types import Inputs, Target
-from alti.read.exactness import untouched
 from alti.read.linear_view import entering
 from alti.read.modules import evaluating, network, stacks_of
 from alti.read.walk import check
-
-__all__ = ["check_example", "check_positions", "image_of", "untouched"]
 
 
 def check_example(base: nn.Module, tensors: dict[str, Tensor]) -> list[float]:

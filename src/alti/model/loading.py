@@ -109,10 +109,10 @@ def _device(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (
-        RuntimeError,
-        AssertionError,
-        NotImplementedError,
-    ):  # unknown name; built without CUDA; no such backend
+        RuntimeError,  # an unknown name
+        AssertionError,  # built without CUDA
+        NotImplementedError,  # a backend that is not built in
+    ):
         raise UsageError(
             f"device {name!r} is not there: this machine has {_devices()}, or say auto"
         ) from None

@@ -18,12 +18,13 @@ from alti.methods.proofs import missing, prove_once
 from alti.model.assembly import Assembly, chosen, single
 from alti.model.attribution import Attribution, Attributions
 from alti.model.batching import WINDOW, Text, check_texts, windows
-from alti.model.checks import check_example, check_positions, image_of, untouched
+from alti.model.checks import check_example, check_positions, image_of
 from alti.model.cuda_graphs import GRAIN, Recorder
 from alti.model.fingerprints import fingerprint
 from alti.model.head import Head
 from alti.model.request import Output, Outputs, Positions, Request, Task, request_of
 from alti.model.tokenize import Encoder
+from alti.read.exactness import untouched
 from alti.read.linear_view import require_complete
 from alti.read.modules import family_of, network, stacks_of
 

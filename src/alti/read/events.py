@@ -37,7 +37,7 @@ class Reader:
 
     def hooks(self) -> Iterator[RemovableHandle]:
         """Register what this reader wants to see."""
-        raise NotImplementedError
+        raise NotImplementedError  # every reader has its own
 
     @contextmanager
     def listening(self) -> Iterator[None]:

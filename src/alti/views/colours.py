@@ -155,7 +155,7 @@ def _luminance(colour: str) -> float:
 def _oklab(colour: str) -> tuple[float, float, float]:
     """Björn Ottosson's OKLab: lightness and two colour axes; its distances are perceptual."""
     r, g, b = _linear(colour)
-    l = (0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b) ** (1 / 3)  # noqa: E741
+    l = (0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b) ** (1 / 3)  # noqa: E741  # its name in OKLab
     m = (0.2119034982 * r + 0.6806995451 * g + 0.1073969566 * b) ** (1 / 3)
     s = (0.0883024619 * r + 0.2817188376 * g + 0.6299787005 * b) ** (1 / 3)
     return (
@@ -180,7 +180,7 @@ def _hex(lightness: float, chroma: float, hue: float) -> str:
 
 
 def _from_oklab(lightness: float, a: float, b: float) -> tuple[float, float, float]:
-    l = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3  # noqa: E741
+    l = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3  # noqa: E741  # its name in OKLab
     m = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3
     s = (lightness - 0.0894841775 * a - 1.2914855480 * b) ** 3
     return (
