@@ -28,7 +28,7 @@ from transformers import BertConfig, BertForSequenceClassification
 
 import alti
 from alti.methods import Inputs, Target, proofs, run
-from alti.read import comparing
+from alti.read import verdicts
 
 
 def model() -> BertForSequenceClassification:
@@ -71,7 +71,7 @@ def ratios(tokens: int, rounds: int, captum: bool) -> None:
             bert(**inputs.tensors)
 
     def unchecked() -> None:
-        with patch.object(comparing, "errors", lambda *_: torch.zeros(1, 1)):
+        with patch.object(verdicts, "errors", lambda *_: torch.zeros(1, 1)):
             run("alti", bert, inputs, target)
 
     def first() -> None:

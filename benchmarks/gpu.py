@@ -23,9 +23,9 @@ from alti.methods import METHODS, Inputs, Target, run
 from alti.mix.kernels import reference, triton
 from alti.model.cuda_graphs import Recorder
 from alti.model.head import Head
-from alti.read import comparing
+from alti.read import verdicts
 from alti.read import walk as blocks
-from alti.read.norms import fused_for
+from alti.read.affine import fused_for
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import tiny  # beside the tests, no package
@@ -183,7 +183,7 @@ def check_comparisons() -> None:
     """Refuse to report when a wrong block, or a nan, gets another error than by the definition."""
     whole = random_block(2, 12, 63, 768)
     mask = torch.arange(63, device="cuda") < torch.tensor([[63], [30]], device="cuda")
-    positions = comparing.spread(mask, torch.Size((2, 63)), mask.device, 16)
+    positions = verdicts.spread(mask, torch.Size((2, 63)), mask.device, 16)
     last = torch.full_like(positions[:, :1], 62)  # padding in the second text
     positions = torch.cat([positions, last], dim=1)
     branch = whole.mixed()
@@ -196,9 +196,9 @@ def check_comparisons() -> None:
             for wrong in (1.01, torch.nan):
                 spoilt = replace(block, **{name: getattr(block, name) * wrong}, mask=mask)
                 with plainly():
-                    expected = comparing.errors(spoilt, positions, own)
+                    expected = verdicts.errors(spoilt, positions, own)
                 with poisoned():
-                    found = comparing.errors(spoilt, positions, own)
+                    found = verdicts.errors(spoilt, positions, own)
                 real = mask.gather(1, positions)
                 same = (
                     torch.allclose(found, expected, rtol=1e-3)

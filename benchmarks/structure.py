@@ -19,13 +19,17 @@ TEXT = "A clever blend of fact and fiction."
 
 
 def passed_through() -> set[str]:
-    """The modules whose functions run for `alti explain TEXT`, imports left out."""
+    """The modules whose functions run for `alti explain TEXT`, other than while being imported."""
     modules: set[str] = set()
+    importing = 0
 
     def seen(frame: FrameType, event: str, _: Any) -> None:
-        name = frame.f_globals.get("__name__", "")
-        if event == "call" and name.startswith("alti.") and frame.f_code.co_name != "<module>":
-            modules.add(name)
+        nonlocal importing
+        if frame.f_code.co_name == "<module>":
+            importing += (event == "call") - (event == "return")
+        elif event == "call" and not importing:
+            name = frame.f_globals.get("__name__", "")
+            modules.update({name} if name.startswith("alti") else ())
 
     from alti.cli import main
 

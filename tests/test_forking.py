@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import alti
-from alti.read import forking
+from alti.read import process
 
 import tiny
 
@@ -95,12 +95,12 @@ def test_a_child_that_is_forked_in_the_middle_of_an_explanation():
 
 
 def test_a_gpu_in_a_forked_process_is_refused(monkeypatch):
-    monkeypatch.setattr(forking, "_pid", -1)
+    monkeypatch.setattr(process, "_pid", -1)
     monkeypatch.setattr("torch.cuda._is_in_bad_fork", lambda: True)
     on_gpu = SimpleNamespace(parameters=lambda: [SimpleNamespace(is_cuda=True)])
     with pytest.raises(alti.AltiError, match="a GPU cannot be used in a process that was forked"):
-        forking.settle(on_gpu)
-    forking.settle(torch.nn.Linear(1, 1))  # has one thread already
+        process.settle(on_gpu)
+    process.settle(torch.nn.Linear(1, 1))  # has one thread already
 
 
 def test_a_process_that_was_not_forked_keeps_its_threads():

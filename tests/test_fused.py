@@ -7,11 +7,9 @@ import pytest
 import torch
 
 import alti
-from alti.read import assembly, comparing, compiled
-from alti.read import norms as carrying
+from alti.read import affine, assembly, process, verdicts
 from alti.read import walk as blocks
-from alti.read.affine import projection
-from alti.read.norms import Call, fused_for
+from alti.read.affine import Call, fused_for, projection
 
 import tiny
 
@@ -31,7 +29,7 @@ def standing_in(monkeypatch):
 
     def plain(definition, *args):
         with monkeypatch.context() as patch:
-            for module in (carrying, comparing):
+            for module in (affine, verdicts):
                 patch.setattr(module, "fused_for", lambda device, dtype: None)
             return definition(*args)
 
@@ -41,20 +39,18 @@ def standing_in(monkeypatch):
         wide = {name: getattr(block, name).float() for name in PARTS}
         if not added:
             x = wide["output"]
-        return plain(carrying.carried, replace(block, **wide), Call(module, x, y))
+        return plain(affine.carried, replace(block, **wide), Call(module, x, y))
 
     def errors(block, positions, branch, rounding):
         calls.append(("errors", branch is not None, rounding))
         dtype = next(
-            (dtype for dtype in comparing.LIMITS if rounding == comparing.rounding_of(dtype)), None
+            (dtype for dtype in verdicts.LIMITS if rounding == verdicts.rounding_of(dtype)), None
         )
         assert (dtype is None) == (branch is None)
-        return plain(
-            comparing.errors, block, positions, None if branch is None else (branch, dtype)
-        )
+        return plain(verdicts.errors, block, positions, None if branch is None else (branch, dtype))
 
     module = SimpleNamespace(carried=carried, errors=errors)
-    for user in (carrying, comparing, assembly):
+    for user in (affine, verdicts, assembly):
         monkeypatch.setattr(
             user, "fused_for", lambda device, dtype: module if dtype == torch.float32 else None
         )
@@ -70,7 +66,7 @@ def test_blocks_are_the_same(family, dtype, standing_in, monkeypatch):
     inputs = tiny.inputs(model)
     fused_blocks = read(model, inputs)
     used = list(standing_in)
-    for user in (carrying, comparing, assembly):
+    for user in (affine, verdicts, assembly):
         monkeypatch.setattr(user, "fused_for", fused_for)
     for (block, error), (plain, plain_error) in zip(fused_blocks, read(model, inputs), strict=True):
         for name in PARTS:
@@ -106,9 +102,9 @@ def test_a_wrong_block_is_refused(standing_in, monkeypatch):
 
 
 def test_where_it_is_used(monkeypatch):
-    module, works = SimpleNamespace(), {carrying.FUSED: True}
-    monkeypatch.setattr(carrying, "import_module", {"alti.read.triton_norms": module}.__getitem__)
-    monkeypatch.setattr(carrying, "works", lambda name, *_: works[name])
+    module, works = SimpleNamespace(), {affine.FUSED: True}
+    monkeypatch.setattr(affine, "import_module", {"alti.read.triton_norms": module}.__getitem__)
+    monkeypatch.setattr(affine, "works", lambda name, *_: works[name])
     gpu, cpu = torch.device("cuda"), torch.device("cpu")
     assert fused_for(gpu, torch.float32) is module
     assert fused_for(gpu, torch.float64) is None
@@ -117,16 +113,16 @@ def test_where_it_is_used(monkeypatch):
     assert fused_for(gpu, torch.float32) is None
     monkeypatch.setenv("ALTI_KERNEL", "triton")
     assert fused_for(gpu, torch.float32) is module
-    works[carrying.FUSED] = False
+    works[affine.FUSED] = False
     assert fused_for(gpu, torch.float32) is None
 
 
 @pytest.fixture
 def forgotten():
     """What works where is forgotten, before and after."""
-    compiled.works.cache_clear()
+    process.works.cache_clear()
     yield
-    compiled.works.cache_clear()
+    process.works.cache_clear()
 
 
 def test_a_machine_where_triton_starts_no_kernel_warns_once(forgotten, monkeypatch):
@@ -136,7 +132,7 @@ def test_a_machine_where_triton_starts_no_kernel_warns_once(forgotten, monkeypat
         devices.append(device)
         raise RuntimeError("Failed to find C compiler.")
 
-    monkeypatch.setattr(compiled, "import_module", lambda name: SimpleNamespace(ready=ready))
+    monkeypatch.setattr(process, "import_module", lambda name: SimpleNamespace(ready=ready))
     gpu = torch.device("cuda", 1)
     with pytest.warns(
         UserWarning, match=r"triton_norms kernel does not work here \(Failed to find C compiler"

@@ -16,10 +16,10 @@ import alti.mix.kernels
 from alti import Block
 from alti.methods import METHODS, Inputs, Target, run
 from alti.model.cuda_graphs import Recorder
-from alti.read import assembly, comparing, norms
+from alti.read import assembly, verdicts
 from alti.read import walk as blocks
+from alti.read.affine import Call, fused_for
 from alti.read.modules import stacks_of
-from alti.read.norms import Call, fused_for
 
 import tiny
 
@@ -230,9 +230,9 @@ def test_carried_is_the_definition(shape, added, affine):
     x = block.output + torch.randn_like(block.output) if added else block.output
     call = Call(norm, x, norm(x))
     with plainly():
-        plain = norms.carried(block, call)
+        plain = affine.carried(block, call)
     with poisoned():
-        fused = norms.carried(block, call)
+        fused = affine.carried(block, call)
     for name in PARTS:
         assert_relative(getattr(fused, name), getattr(plain, name), 10 * ROUNDING)
 
@@ -248,14 +248,14 @@ def test_errors_are_the_definition(alone, part, wrong):
         branch = block.mixed(), torch.float32
         block = replace(block, output=branch[0] + block.residual)
     mask = padding_of(2, 63)
-    positions = comparing.spread(mask, mask.shape, mask.device, 16)
+    positions = verdicts.spread(mask, mask.shape, mask.device, 16)
     last = torch.full_like(positions[:, :1], 62)  # padding in the second text
     positions = torch.cat([positions, last], dim=1)
     block = replace(block, **{part: getattr(block, part) * wrong}, mask=mask)
     with plainly():
-        plain = comparing.errors(block, positions, branch)
+        plain = verdicts.errors(block, positions, branch)
     with poisoned():
-        fused = comparing.errors(block, positions, branch)
+        fused = verdicts.errors(block, positions, branch)
     real = mask.gather(1, positions)
     if wrong == wrong:
         torch.testing.assert_close(fused, plain, rtol=1e-3, atol=0)

@@ -9,7 +9,6 @@ from torch import nn
 import alti
 from alti.families import Family, Site
 from alti.read import affine, assembly, attention_hook
-from alti.read import norms as carrying
 from alti.read import walk as blocks
 
 import tiny
@@ -124,7 +123,7 @@ POST_NORM = ["bert", "distilbert", "albert", "mpnet", "bart"]
 def test_forgotten_scale_is_caught(family, monkeypatch):
     norm = affine.norm
     monkeypatch.setattr(
-        carrying,
+        affine,
         "norm",
         lambda *args: replace(norm(*args), scale=torch.ones_like(norm(*args).scale)),
         raising=True,
@@ -137,7 +136,7 @@ def test_sample_deviation_instead_of_the_population_one_is_caught(family, monkey
     norm = affine.norm
     factor = ((tiny.WIDTH - 1) / tiny.WIDTH) ** 0.5
     monkeypatch.setattr(
-        carrying, "norm", lambda *args: replace(norm(*args), scale=norm(*args).scale * factor)
+        affine, "norm", lambda *args: replace(norm(*args), scale=norm(*args).scale * factor)
     )
     assert_caught(family)
 
@@ -146,7 +145,7 @@ def test_sample_deviation_instead_of_the_population_one_is_caught(family, monkey
 def test_a_norm_that_is_not_centred_as_the_model_does_is_caught(family, monkeypatch):
     norm = affine.norm
     monkeypatch.setattr(
-        carrying, "norm", lambda *args: replace(norm(*args), centred=not norm(*args).centred)
+        affine, "norm", lambda *args: replace(norm(*args), centred=not norm(*args).centred)
     )
     assert_caught(family)
 

@@ -121,7 +121,6 @@ def uses(word: str) -> set[str]:
 def test_hooks_and_heavy_libraries_have_one_place():
     assert uses(r"register_forward") == {
         "read.events",
-        "read.linear_view",
         "experiments.evaluate",
     }
     assert uses(r"AttentionInterface\.register") == {"read.attention_hook"}

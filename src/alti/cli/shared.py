@@ -1,13 +1,19 @@
-"""What the commands share: options, and how a model is loaded."""
+"""What the commands share: options, how a model is loaded, and where results go."""
 
+import json
 import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from alti import UsageError
-from alti.cli.console import no_input
+from alti._characters import note
+from alti._errors import UsageError
+from alti._files import require_target, write_whole
+from alti.cli.console import no_input, require_writable, say, write
 
 if TYPE_CHECKING:
     from alti import Model
@@ -66,3 +72,92 @@ def open_model(model: str | None, device: str, dtype: str | None, trust: bool) -
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     with no_input():
         return load(model, device=device, dtype=dtype, trust_remote_code=trust)
+
+
+if TYPE_CHECKING:
+    from alti.model.attribution import Attribution
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a command does with its results; wrong options are refused before any work is done."""
+
+    as_json: bool
+    tokens: bool  # not words
+    bars: bool
+    html: Path | None
+    latex: Path | None
+    plot: Path | None = None
+    kind: str = "tokens"  # of the plot
+
+    def __post_init__(self) -> None:
+        require_writable("--html", self.html)
+        require_writable("--latex", self.latex)
+        require_writable("--plot", self.plot)
+        if self.plot is not None:
+            _require_picture(self.plot, self.kind)
+
+    @property
+    def prints_text(self) -> bool:
+        """Whether results are shown on the terminal, for a reader."""
+        return not (self.as_json or self.html or self.latex or self.plot)
+
+    @property
+    def prints(self) -> bool:
+        """Whether results go to stdout, in either form."""
+        return self.as_json or self.prints_text
+
+    @property
+    def plots_layers(self) -> bool:
+        """Whether the plot needs the maps of the layers."""
+        return self.plot is not None and self.kind != "tokens"
+
+    def show(self, result: "Attribution") -> None:
+        """Print a result."""
+        if self.as_json:
+            say(json.dumps(result.to_dict()))
+        elif self.prints_text:
+            say(result.render(words=not self.tokens, bars=self.bars))
+
+    def show_together(self, results: "Sequence[Attribution]") -> None:
+        """Print results side by side."""
+        if self.as_json:
+            for result in results:
+                self.show(result)
+        elif self.prints_text:
+            from alti.views import terminal
+
+            say(terminal.compare(results, words=not self.tokens, bars=self.bars))
+
+    def save(self, results: "Sequence[Attribution]") -> None:
+        """Write all results into the page and the document."""
+        from alti.views import html, latex
+
+        if self.html and results:
+            write(self.html, html.page(results, words=not self.tokens))
+        if self.latex and results:
+            write(self.latex, latex.document(results, words=not self.tokens))
+
+    def draw(self, result: "Attribution") -> None:
+        """Draw a result into the picture."""
+        if self.plot is None:
+            return
+        options: dict[str, Any] = {"words": not self.tokens} if self.kind == "tokens" else {}
+        picture = BytesIO()
+        figure = result.plot(self.kind, **options)
+        figure.savefig(picture, format=self.plot.suffix[1:].lower(), dpi=150)
+        write_whole(self.plot, picture.getvalue())
+        note(f"{self.plot} written")
+
+
+def _require_picture(file: Path, kind: str) -> None:
+    from alti.model.attribution import PLOTS
+    from alti.views.plots import ENDINGS
+
+    if kind not in PLOTS:
+        raise UsageError(f"--kind {kind} does not exist: choose from {', '.join(PLOTS)}")
+    if file.suffix.lower() not in ENDINGS:
+        raise UsageError(
+            f"--plot {file} does not end like a picture: choose from {', '.join(ENDINGS)}"
+        )
+    require_target(file, f"--plot {file}")

@@ -11,7 +11,6 @@ import typer
 from alti import AltiError, LoadError, UsageError
 from alti._characters import note, plain
 from alti.cli.console import Lines, say, watched
-from alti.cli.output import Output
 from alti.cli.shared import (
     Against,
     Bars,
@@ -21,6 +20,7 @@ from alti.cli.shared import (
     Json,
     Latex,
     ModelName,
+    Output,
     Pair,
     Plot,
     Position,

@@ -9,7 +9,7 @@ from alti._errors import LoadError, UsageError
 from alti.methods.logits import kind_of, probabilities, target_logits
 from alti.methods.registry import method
 from alti.methods.types import Inputs, Scores, Target
-from alti.read.linear_view import Point, entering
+from alti.read.events import Point, entering
 from alti.read.modules import evaluating, network
 
 Aggregate = Literal["l2", "mean_abs", "sum"]

@@ -14,11 +14,10 @@ from transformers import PreTrainedTokenizerBase
 from alti._errors import AltiError, LoadError, UnsupportedModelError, UsageError
 from alti.methods import Inputs, Method, Scores, Target, call, named
 from alti.methods.logits import target_logits
-from alti.methods.proofs import missing, prove_once
+from alti.methods.proofs import check_example, check_positions, image_of, missing, prove_once
 from alti.model.assembly import Assembly, chosen, single
 from alti.model.attribution import Attribution, Attributions
 from alti.model.batching import WINDOW, Text, check_texts, windows
-from alti.model.checks import check_example, check_positions, image_of
 from alti.model.cuda_graphs import GRAIN, Recorder
 from alti.model.fingerprints import fingerprint
 from alti.model.head import Head

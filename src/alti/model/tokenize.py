@@ -15,8 +15,8 @@ from transformers import PreTrainedTokenizerBase
 from alti._errors import LoadError, UnsupportedModelError, UsageError
 from alti.methods.types import Inputs
 from alti.model.words import HALF
-from alti.read.forking import held_while_forking
 from alti.read.modules import family_of, network
+from alti.read.process import held_while_forking
 
 Span = tuple[int, int]
 

@@ -7,10 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from alti._errors import UnsupportedModelError
-from alti.read.affine import projection
+from alti.read.affine import Call, carried, fused_for, projection
 from alti.read.block import Block
 from alti.read.events import Attention, first_of
-from alti.read.norms import Call, carried, fused_for
 from alti.read.verdicts import Place
 
 

@@ -7,7 +7,8 @@ transformers' attention interface or, in families that do not use it, at the two
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from threading import get_ident
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -16,10 +17,11 @@ from transformers import PreTrainedModel
 
 from alti._errors import DecompositionError
 from alti.families import Site
+from alti.read.affine import Call
 from alti.read.attention_hook import capturing_attention, is_listening
-from alti.read.modules import stacks_of
-from alti.read.norms import Call
+from alti.read.modules import network, stacks_of
 
+Point = Literal["word", "embedding"]  # where vectors enter a model
 Attention = tuple[Tensor, Tensor]  # probabilities [B, H, T, S] and values [B, H, S, d]
 
 
@@ -156,3 +158,30 @@ def with_hidden_states(
 def first_of(output: Any) -> Any:
     """The hidden states that a layer returns, alone or as the first of a tuple."""
     return output[0] if isinstance(output, tuple) else output
+
+
+@contextmanager
+def entering(model: nn.Module, at: Point, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    """Change the vectors of a text: its word embeddings, or what the first layer reads."""
+    inner = network(model)
+    thread = get_ident()
+    changed: list[bool] = []
+
+    def once(x: Tensor) -> Tensor:
+        if changed or get_ident() != thread:  # a layer may be shared, a model too
+            return x
+        changed.append(True)
+        return change(x)
+
+    if at == "word":
+        embeddings = inner.get_input_embeddings()
+        handle = embeddings.register_forward_hook(lambda module, args, output: once(output))
+    else:
+        first = stacks_of(inner)[0][1][0]
+        handle = first.register_forward_pre_hook(
+            lambda module, args, kwargs: with_hidden_states(args, kwargs, once), with_kwargs=True
+        )
+    try:
+        yield
+    finally:
+        handle.remove()

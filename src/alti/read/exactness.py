@@ -16,10 +16,10 @@ from transformers import PreTrainedModel
 
 from alti._errors import DecompositionError
 from alti.families import Site, Stack
-from alti.read.comparing import LIMITS, relative
+from alti.read.affine import Call
 from alti.read.events import Reader
 from alti.read.modules import call, evaluating, network
-from alti.read.norms import Call
+from alti.read.verdicts import LIMITS, relative
 
 OUTPUT_LIMIT = 1e-5  # at least: the softmax of many float64 models is a float32 one
 LAYERS = 10  # a forward pass may be wrong by so much more than a block: every layer rounds

@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from threading import get_ident
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,14 +27,12 @@ from transformers import PreTrainedModel
 
 from alti._errors import DecompositionError, UnsupportedModelError
 from alti.families import Site
-from alti.read.affine import norm
+from alti.read.affine import Call, norm
 from alti.read.attention_hook import paused
-from alti.read.comparing import FLOAT32_NORM_LIMIT, LIMITS
-from alti.read.events import Reader, split_values, with_hidden_states
-from alti.read.modules import family_of, network, stacks_of
-from alti.read.norms import Call
+from alti.read.events import Reader, entering, split_values
+from alti.read.modules import family_of, network
+from alti.read.verdicts import FLOAT32_NORM_LIMIT, LIMITS
 
-Point = Literal["word", "embedding"]
 Function = Callable[..., Any]
 
 ALONE = 0.05  # attention to all others below which a token cannot be taken out
@@ -174,33 +171,6 @@ def require_complete(missing: Tensor, model: nn.Module) -> None:
 
 def _biases(model: nn.Module) -> list[Tensor]:
     return [p for name, p in model.named_parameters() if name.endswith("bias") and p.dim() == 1]
-
-
-@contextmanager
-def entering(model: nn.Module, at: Point, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """Change the vectors of a text: its word embeddings, or what the first layer reads."""
-    inner = network(model)
-    thread = get_ident()
-    changed: list[bool] = []
-
-    def once(x: Tensor) -> Tensor:
-        if changed or get_ident() != thread:  # a layer may be shared, a model too
-            return x
-        changed.append(True)
-        return change(x)
-
-    if at == "word":
-        embeddings = inner.get_input_embeddings()
-        handle = embeddings.register_forward_hook(lambda module, args, output: once(output))
-    else:
-        first = stacks_of(inner)[0][1][0]
-        handle = first.register_forward_pre_hook(
-            lambda module, args, kwargs: with_hidden_states(args, kwargs, once), with_kwargs=True
-        )
-    try:
-        yield
-    finally:
-        handle.remove()
 
 
 class _Reader(Reader):

@@ -11,7 +11,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from alti._errors import UnsupportedModelError
 from alti.families import FAMILIES, Family, Stack
-from alti.read.forking import held_while_forking, settle
+from alti.read.process import held_while_forking, settle
 
 # training flags, hooks and configs belong to the model, not to the caller: one reader at a time
 reading = held_while_forking(RLock())

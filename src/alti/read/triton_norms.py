@@ -47,6 +47,24 @@ def _row(ptr, d, inside):
 
 
 @triton.jit
+def _means(x_row, r_row, b_row, o_row, rows, D, ADDED: tl.constexpr, ROWS: tl.constexpr,
+           CHUNK: tl.constexpr):  # fmt: skip
+    """The means of what a norm read, of the residual and of the bias, each [ROWS, 1]."""
+    x_sum = tl.zeros([ROWS], dtype=tl.float32)
+    r_sum, b_sum = x_sum, x_sum
+    for start in range(0, D, CHUNK):
+        d = start + tl.arange(0, CHUNK)[None, :]
+        inside = rows & (d < D)
+        x, bias = _row(x_row, d, inside), _row(b_row, d, inside)
+        if ADDED:
+            bias += x - _row(o_row, d, inside)
+        x_sum += tl.sum(x, 1)
+        b_sum += tl.sum(bias, 1)
+        r_sum += tl.sum(_row(r_row, d, inside), 1)
+    return (x_sum / D)[:, None], (r_sum / D)[:, None], (b_sum / D)[:, None]
+
+
+@triton.jit
 def _carry(
     w_ptr, s_ptr, r_ptr, b_ptr, o_ptr, x_ptr, y_ptr, gain_ptr, shift_ptr, w_out, s_out, r_out,
     b_out, y_out, N, K, D, eps, w_k, w_o, s_n, b_n, GAIN: tl.constexpr, SHIFT: tl.constexpr,
@@ -60,18 +78,8 @@ def _carry(
         i = ((tl.program_id(0) - tiles) * ROWS + tl.arange(0, ROWS)).to(tl.int64)
         rows, at = (i < N)[:, None], i[:, None] * D
         x_row, r_row, b_row, o_row = x_ptr + at, r_ptr + at, b_ptr + i[:, None] * b_n, o_ptr + at
-        x_sum = tl.zeros([ROWS], dtype=tl.float32)
-        r_sum, b_sum, square = x_sum, x_sum, x_sum
-        for start in range(0, D, CHUNK):
-            d = start + tl.arange(0, CHUNK)[None, :]
-            inside = rows & (d < D)
-            x, bias = _row(x_row, d, inside), _row(b_row, d, inside)
-            if ADDED:
-                bias += x - _row(o_row, d, inside)
-            x_sum += tl.sum(x, 1)
-            b_sum += tl.sum(bias, 1)
-            r_sum += tl.sum(_row(r_row, d, inside), 1)
-        x_mean, r_mean, b_mean = (x_sum / D)[:, None], (r_sum / D)[:, None], (b_sum / D)[:, None]
+        x_mean, r_mean, b_mean = _means(x_row, r_row, b_row, o_row, rows, D, ADDED, ROWS, CHUNK)
+        square = tl.zeros([ROWS], dtype=tl.float32)
         for start in range(0, D, CHUNK):
             d = start + tl.arange(0, CHUNK)[None, :]
             x = tl.where(rows & (d < D), _row(x_row, d, rows & (d < D)) - x_mean, 0.0)

@@ -11,16 +11,15 @@ from transformers import PreTrainedModel
 
 from alti._errors import DecompositionError, UnsupportedModelError, UsageError
 from alti.families import Site, Stack
+from alti.read.affine import Call, carried
 from alti.read.assembly import Recorded, assemble, require_calls, require_whole, total_of
 from alti.read.attention_hook import paused
 from alti.read.block import Block
-from alti.read.comparing import Sample
 from alti.read.cuda_capture import capturing
 from alti.read.events import Reader, first_of
 from alti.read.exactness import follow, require_same, untouched
 from alti.read.modules import call, network
-from alti.read.norms import Call, carried
-from alti.read.verdicts import Place, Verdicts
+from alti.read.verdicts import Place, Sample, Verdicts
 
 Through = Literal["ffn"] | None
 Visit = Callable[[Block], None]

@@ -17,7 +17,7 @@ from types import ModuleType
 import torch
 
 from alti._errors import UsageError
-from alti.read.compiled import works
+from alti.read.process import works
 
 
 @dataclass(frozen=True, slots=True)

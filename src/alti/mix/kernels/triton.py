@@ -130,6 +130,22 @@ def _distance(a, f_left, f_right, u_left, u_right):
 
 
 @triton.jit
+def _attended(occupied_ptr, b, tile_i, tile_j, T, S, BI: tl.constexpr, BJ: tl.constexpr,
+              TI: tl.constexpr, TJ: tl.constexpr):  # fmt: skip
+    """The first source of a tile that its rows attend to, and the one behind the last."""
+    turned_j = (tile_j * (BJ // TJ) + tl.arange(0, BJ // TJ))[:, None]
+    turned_i = (tile_i * (BI // TI) + tl.arange(0, BI // TI))[None, :]
+    across, down = tl.cdiv(S, TJ), tl.cdiv(T, TI)
+    occupied_at = occupied_ptr + (b * across + turned_j) * down + turned_i
+    occupied = tl.load(occupied_at, mask=(turned_j < across) & (turned_i < down), other=0)
+    held, tiles = tl.max(occupied, 1) > 0, tl.arange(0, BJ // TJ)
+    j0 = tile_j * BJ
+    first = j0 + tl.min(tl.where(held, tiles, BJ // TJ), 0) * TJ
+    last = j0 + tl.max(tl.where(held, tiles + 1, 0), 0) * TJ
+    return first, tl.minimum(last, tl.minimum(j0 + BJ, S))
+
+
+@triton.jit
 def _kernel(
     a_ptr, f_ptr, y_ptr, scale_ptr, unit_ptr, out_ptr, occupied_ptr, B, T, S, D, y_b, y_t, s_b, s_t,
     HEADS: tl.constexpr, PADDED: tl.constexpr, BI: tl.constexpr, BJ: tl.constexpr, BD: tl.constexpr,
@@ -143,14 +159,7 @@ def _kernel(
     rows = i < T
     j0, j1 = tile_j * BJ, tl.minimum(tile_j * BJ + BJ, S)
     out_row = out_ptr + ((part * tl.num_programs(2) + b) * S + j0) * T + i
-    turned_j = (tile_j * (BJ // TJ) + tl.arange(0, BJ // TJ))[:, None]
-    turned_i = (tile_i * (BI // TI) + tl.arange(0, BI // TI))[None, :]
-    across, down = tl.cdiv(S, TJ), tl.cdiv(T, TI)
-    occupied_at = occupied_ptr + (b * across + turned_j) * down + turned_i
-    occupied = tl.load(occupied_at, mask=(turned_j < across) & (turned_i < down), other=0)
-    held, tiles = tl.max(occupied, 1) > 0, tl.arange(0, BJ // TJ)
-    first = j0 + tl.min(tl.where(held, tiles, BJ // TJ), 0) * TJ
-    last = tl.minimum(j0 + tl.max(tl.where(held, tiles + 1, 0), 0) * TJ, j1)
+    first, last = _attended(occupied_ptr, b, tile_i, tile_j, T, S, BI, BJ, TI, TJ)
     j = j0 + tl.arange(0, BJ)
     outside = ((j < first) | (j >= last)) & (j < j1)
     none_at = out_row[None, :] + (j - j0)[:, None].to(tl.int64) * T
@@ -182,6 +191,43 @@ def _kernel(
 
 
 @triton.jit
+def _residual_entry(
+    attn_ptr, f_ptr, y_ptr, r_ptr, i, column, scale, rows, B, S, D, a_h, a_t, a_s, y_t, r_t,
+    HEADS: tl.constexpr, OWN: tl.constexpr, FI: tl.constexpr, FD: tl.constexpr,
+):  # fmt: skip
+    """The entry that each row's residual belongs to, of one text: [FI]."""
+    mine = tl.zeros([FI], dtype=tl.float32)
+    for d0 in range(0, D, FD):
+        d = d0 + tl.arange(0, FD)
+        inside = rows[:, None] & (d < D)[None, :]
+        y_at = y_ptr + i[:, None] * y_t + d[None, :]
+        r_at = r_ptr + i[:, None] * r_t + d[None, :]
+        u = tl.load(y_at, mask=inside, other=0.0) / scale[:, None]
+        t = tl.load(r_at, mask=inside, other=0.0) / scale[:, None]
+        if OWN != "behind":
+            for head in tl.static_range(HEADS):
+                h = i * 0 + head  # int64
+                a = tl.load(attn_ptr + h * a_h + i * a_t + column * a_s, mask=rows, other=0.0)
+                f_at = f_ptr + (h * B * S + column)[:, None] * D + d[None, :]
+                t += a[:, None] * tl.load(f_at, mask=inside, other=0.0).to(tl.float32)
+        mine += tl.sum(tl.abs(u) - tl.abs(u - t), 1)
+    return tl.where(mine < 0, 0.0, mine)
+
+
+@triton.jit
+def _divide(out_ptr, column, total, rows, real, T, columns, FJ: tl.constexpr):
+    """Divide rows by their sums; padding becomes 0."""
+    for j0 in range(0, columns, FJ):
+        j = j0 + tl.arange(0, FJ).to(tl.int64)
+        inside = (j < columns)[:, None] & rows[None, :]
+        at = out_ptr[None, :] + j[:, None] * T
+        c = tl.load(at, mask=inside, other=0.0) / tl.maximum(total, 1.2e-38)[None, :]
+        # a row without information says that the token stayed what it was
+        c = tl.where((total == 0)[None, :] & (j[:, None] == column[None, :]), 1.0, c)
+        tl.store(at, tl.where(real[None, :], c, 0.0), mask=inside)
+
+
+@triton.jit
 def _finish(
     part_ptr, attn_ptr, f_ptr, y_ptr, r_ptr, scale_ptr, unit_ptr, own_ptr, mask_ptr, out_ptr, B, T,
     S, D, a_b, a_h, a_t, a_s, y_b, y_t, r_b, r_t, s_b, s_t, o_b, o_t, m_b, m_t,
@@ -195,23 +241,10 @@ def _finish(
     column = i
     if OWN == "given":
         column = tl.load(own_ptr + b * o_b + i * o_t, mask=rows, other=0)
-    mine = tl.zeros([FI], dtype=tl.float32)  # the entry that a row's residual belongs to
-    for d0 in range(0, D, FD):
-        d = d0 + tl.arange(0, FD)
-        inside = rows[:, None] & (d < D)[None, :]
-        y_at = y_ptr + b * y_b + i[:, None] * y_t + d[None, :]
-        r_at = r_ptr + b * r_b + i[:, None] * r_t + d[None, :]
-        u = tl.load(y_at, mask=inside, other=0.0) / scale[:, None]
-        t = tl.load(r_at, mask=inside, other=0.0) / scale[:, None]
-        if OWN != "behind":
-            for head in tl.static_range(HEADS):
-                h = b * 0 + head  # int64
-                a_at = attn_ptr + b * a_b + h * a_h + i * a_t + column * a_s
-                a = tl.load(a_at, mask=rows, other=0.0)
-                f_at = f_ptr + (((h * B + b) * S) + column[:, None]) * D + d[None, :]
-                t += a[:, None] * tl.load(f_at, mask=inside, other=0.0).to(tl.float32)
-        mine += tl.sum(tl.abs(u) - tl.abs(u - t), 1)
-    mine = tl.where(mine < 0, 0.0, mine)
+    mine = _residual_entry(
+        attn_ptr + b * a_b, f_ptr + b * S * D, y_ptr + b * y_b, r_ptr + b * r_b, i, column, scale,
+        rows, B, S, D, a_h, a_t, a_s, y_t, r_t, HEADS, OWN, FI, FD,
+    )  # fmt: skip
     columns = S
     total = tl.zeros([FI], dtype=tl.float32)
     if OWN == "behind":
@@ -235,14 +268,8 @@ def _finish(
     real = rows
     if MASKED:
         real = tl.load(mask_ptr + b * m_b + i * m_t, mask=rows, other=0) != 0
-    for j0 in range(0, columns, FJ):
-        j = j0 + tl.arange(0, FJ).to(tl.int64)
-        inside = (j < columns)[:, None] & rows[None, :]
-        at = out_ptr + (b * columns + j[:, None]) * T + i[None, :]
-        c = tl.load(at, mask=inside, other=0.0) / tl.maximum(total, 1.2e-38)[None, :]
-        # a row without information says that the token stayed what it was
-        c = tl.where((total == 0)[None, :] & (j[:, None] == column[None, :]), 1.0, c)
-        tl.store(at, tl.where(real[None, :], c, 0.0), mask=inside)
+    out_at = out_ptr + b * columns * T + i
+    _divide(out_at, column, total, rows, real, T, columns, FJ)
 
 
 def contributions(block: Block) -> Tensor:
