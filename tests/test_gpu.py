@@ -18,7 +18,7 @@ from alti.methods import METHODS, Inputs, Target, run
 from alti.model.cuda_graphs import Recorder
 from alti.read import assembly, verdicts
 from alti.read import walk as blocks
-from alti.read.affine import Call, fused_for
+from alti.read.affine import Call, carried, fused_for
 from alti.read.modules import stacks_of
 
 import tiny
@@ -230,9 +230,9 @@ def test_carried_is_the_definition(shape, added, affine):
     x = block.output + torch.randn_like(block.output) if added else block.output
     call = Call(norm, x, norm(x))
     with plainly():
-        plain = affine.carried(block, call)
+        plain = carried(block, call)
     with poisoned():
-        fused = affine.carried(block, call)
+        fused = carried(block, call)
     for name in PARTS:
         assert_relative(getattr(fused, name), getattr(plain, name), 10 * ROUNDING)
 

@@ -5,7 +5,6 @@ import platform
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -342,7 +341,7 @@ def test_numba_on_a_processor_with_shorter_vectors(tmp_path):
         "    expected = alti.contributions(block, kernel='reference')\n"
         "    torch.testing.assert_close(fast, expected, rtol=0, atol=1e-10)\n"
     )
-    environment = {**os.environ, **older, "PYTHONPATH": str(Path(__file__).parent)}
+    environment = {**os.environ, **older, "PYTHONPATH": os.pathsep.join(sys.path)}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
 
 

@@ -1,10 +1,10 @@
 """The shape of the package: who imports whom, what is public, what is heavy."""
 
 import ast
+import os
 import re
 import subprocess
 import sys
-import time
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -156,10 +156,12 @@ def test_start_up_is_light():
     )
     seconds = []
     for _ in range(3):
-        start = time.perf_counter()
+        before = os.times()  # the processor's time: other tests run beside this one
         subprocess.run([sys.executable, "-m", "alti", "--help"], capture_output=True, check=True)
-        seconds.append(time.perf_counter() - start)
-    assert min(seconds) < 0.5
+        after = os.times()
+        spent = after.children_user + after.children_system
+        seconds.append(spent - before.children_user - before.children_system)
+    assert min(seconds) < 0.5, seconds
 
 
 def test_version_is_the_packages():
