@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
 from alti._errors import LoadError, UsageError
-from alti.model.words import HALF
+from alti.model.words import LONE_SURROGATE
 
 TEXTS = ("text", "sentence", "review", "content", "tokens")  # usual names of columns, best first
 LABELS = ("label", "labels")
@@ -182,7 +182,7 @@ def _text(cell: Any) -> str:
         raise ValueError(f"the text {problem}")
     if not cell.strip():
         raise ValueError("the text is empty")
-    if HALF.search(cell):
+    if LONE_SURROGATE.search(cell):
         raise ValueError("the text has a lone surrogate")
     return cell
 

@@ -16,7 +16,6 @@ from alti._errors import AltiError, UsageError
 from alti.experiments.data import Example, Skipped
 from alti.experiments.predict import Predictor, batches
 from alti.methods import Inputs, Scores, Target
-from alti.methods.gradients import aggregated
 from alti.metrics import METRICS, Asking, Faithfulness, Plausibility, answer
 from alti.model.model import Model
 from alti.model.request import Request, Task
@@ -73,7 +72,7 @@ class Judge:
         self.setting = setting
         self.predictor = Predictor(model, pairs=setting.pairs)
         self.request = Request(truncate=setting.truncate)
-        self.mask_id = model.encoder.tokenizer.mask_token_id
+        self.mask_id = model.encoder.mask_id
         if setting.mask and self.mask_id is None:
             raise UsageError(
                 "tokens cannot be masked, this tokenizer has no mask token: delete them instead"
@@ -176,8 +175,7 @@ class Judge:
         if scores.vectors is None:
             return scores.tokens[:, 0]
         name, options = self.setting.specs[spec]
-        aggregate: Any = {**methods.METHODS[name].options, **options}.get("aggregate")
-        return aggregated(scores.vectors, aggregate, inputs)[:, 0]
+        return methods.METHODS[name].aggregated(scores.vectors, inputs.mask, options)[:, 0]
 
     def _values(
         self, texts: list[_Text], scores: dict[str, list[Tensor]]

@@ -89,7 +89,7 @@ class Predictor:
         head = self.model.head
         if head.kind == "sequence":
             return None
-        mask_id = self.model.encoder.tokenizer.mask_token_id
+        mask_id = self.model.encoder.mask_id
         positions = [head.position(question, mask_id) for question in questions]
         return torch.tensor([i for i in positions if i is not None], device=self.device)
 

@@ -1,19 +1,19 @@
 """Gradients of the prediction with respect to the vectors that stand for the text."""
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from alti._errors import LoadError, UsageError
-from alti.methods.logits import kind_of, probabilities, target_logits
+from alti.methods.logits import Of, kind_of, probabilities, target_logits, values_of
 from alti.methods.registry import method
 from alti.methods.types import Inputs, Scores, Target
 from alti.read.events import Point, entering
 from alti.read.modules import evaluating, network
 
 Aggregate = Literal["l2", "mean_abs", "sum"]
-Of = Literal["probability", "logit"]
 Baseline = Literal["auto", "mask", "zero", "pad"]
 
 AT_ONCE = 64  # texts that integrated gradients puts through the model together
@@ -21,7 +21,17 @@ MAGNIFIED = 2.0**10  # on a path of half precision, where p (1 − p) is all fro
 SUMMED = {"aggregate": "sum"}  # only then a negative score speaks against a class
 
 
-@method(class_specific=True)
+def by_token(vectors: Tensor, mask: Tensor, *, aggregate: Aggregate, **_: Any) -> Tensor:
+    """One number per token: [B, K, T, D] -> [B, K, T]."""
+    x = vectors.to(torch.promote_types(vectors.dtype, torch.float32))
+    if aggregate == "l2":
+        scores = torch.linalg.vector_norm(x, dim=-1)
+    else:
+        scores = x.abs().mean(-1) if aggregate == "mean_abs" else x.sum(-1)
+    return torch.where(mask[:, None], scores, 0)
+
+
+@method(class_specific=True, aggregate=by_token)
 def gradient(
     model: nn.Module,
     inputs: Inputs,
@@ -33,10 +43,11 @@ def gradient(
 ) -> Scores:
     """Gradient: how fast the prediction changes with each token's vector."""
     _, slopes, output = _slopes(model, inputs, target, at, of)
-    return Scores(aggregated(slopes, aggregate, inputs), output=output, vectors=slopes)
+    tokens = by_token(slopes, inputs.mask, aggregate=aggregate)
+    return Scores(tokens, output=output, vectors=slopes)
 
 
-@method(class_specific=True, signed=SUMMED)
+@method(class_specific=True, signed=SUMMED, aggregate=by_token)
 def input_x_gradient(
     model: nn.Module,
     inputs: Inputs,
@@ -49,10 +60,11 @@ def input_x_gradient(
     """Gradient × input: the gradient times the token's vector."""
     vectors, slopes, output = _slopes(model, inputs, target, at, of)
     products = vectors[:, None] * slopes
-    return Scores(aggregated(products, aggregate, inputs), output=output, vectors=products)
+    tokens = by_token(products, inputs.mask, aggregate=aggregate)
+    return Scores(tokens, output=output, vectors=products)
 
 
-@method(class_specific=True, signed=SUMMED, many_passes=True)
+@method(class_specific=True, signed=SUMMED, many_passes=True, aggregate=by_token)
 def integrated_gradients(
     model: nn.Module,
     inputs: Inputs,
@@ -77,9 +89,9 @@ def integrated_gradients(
     start = _start(model, inputs, vectors, at, baseline)
     index = target.chosen(target_logits(output, target))
     path = _Path(model, inputs, vectors, start, at, of, steps)
-    parts = [path.integrated(one) for one in _one_by_one(target, index)]
+    parts = [path.integrated(one) for one in target.one_by_one(index)]
     scores, gaps = (torch.stack(each, 1) for each in zip(*parts, strict=True))
-    tokens = aggregated(scores, aggregate, inputs)
+    tokens = by_token(scores, inputs.mask, aggregate=aggregate)
     return Scores(tokens, output=output, vectors=scores, extra={"gap": gaps})
 
 
@@ -106,7 +118,7 @@ class _Path:
         self.larger = MAGNIFIED if vectors.dtype.itemsize < 4 else 1.0
 
     def integrated(self, target: Target) -> tuple[Tensor, Tensor]:
-        """Scores [B, T, D] of one prediction, and by how much they miss its change [B]."""
+        """Scores [B, T, D] of a target, and by how much they miss its change [B]."""
         try:
             from captum.attr import IntegratedGradients
         except ImportError as error:
@@ -114,48 +126,38 @@ class _Path:
                 "integrated_gradients needs captum, which is not installed: pip install captum"
             ) from error
         single = network(self.model).config.pad_token_id is None  # some classifiers take one text
-        tensors = (target.index, target.position, target.against)
-        flat = (None if tensor is None else tensor[:, 0] for tensor in tensors)
+        given = target.tensors()
+        nothing: dict[str, Any] = dict.fromkeys(given)
+        self.target = replace(target, **nothing)
+        self.names = list(given)
         with torch.enable_grad():
             scores, gap = IntegratedGradients(self._value, multiply_by_inputs=True).attribute(
                 self.vectors,
                 self.start,
-                additional_forward_args=(*flat, *self.inputs.tensors.values()),
+                additional_forward_args=(*given.values(), *self.inputs.tensors.values()),
                 n_steps=self.steps,
                 internal_batch_size=max(1 if single else AT_ONCE, len(self.vectors)),
                 return_convergence_delta=True,
             )
         return scores.detach() / self.larger, gap.detach() / self.larger
 
-    def _value(
-        self,
-        given: Tensor,
-        index: Tensor,
-        position: Tensor | None,
-        against: Tensor | None,
-        *tensors: Tensor,
-    ) -> Tensor:
-        named = dict(zip(self.inputs.tensors, tensors, strict=True))
+    def _value(self, given: Tensor, *tensors: Tensor) -> Tensor:
+        """What is explained [n] where the text enters as these vectors [n, T, D]."""
+        named = dict(zip([*self.names, *self.inputs.tensors], tensors, strict=True))
+        chosen: dict[str, Any] = {name: named.pop(name) for name in self.names}
         with evaluating(self.model), entering(self.model, self.at, lambda _: given):
             output = network(self.model)(**named, return_dict=True)
-        chosen = (None if x is None else x[:, None] for x in (index, position, against))
-        return self.larger * _values(self.model, output, Target(*chosen), self.of)[:, 0]
-
-
-def _one_by_one(target: Target, index: Tensor) -> list[Target]:
-    """Each prediction as a target of its own, its output chosen: K of [B, 1]."""
-    parts = []
-    for k in range(index.shape[1]):
-        others = (target.position, target.against)
-        own = (None if tensor is None else tensor[:, k : k + 1] for tensor in others)
-        parts.append(Target(index[:, k : k + 1], *own))
-    return parts
+        target = replace(self.target, **chosen)
+        return self.larger * target.joined(_values(self.model, output, target, self.of))[:, 0]
 
 
 def _slopes(
     model: nn.Module, inputs: Inputs, target: Target, at: Point, of: Of
 ) -> tuple[Tensor, Tensor, Any]:
-    """Vectors [B, T, D] where the text enters, gradients there [B, K, T, D], and the output."""
+    """Vectors [B, T, D] where the text enters, gradients there [B, K, T, D], and the output.
+
+    With a `total` target there is one gradient, of the sum.
+    """
     leaves: list[Tensor] = []
 
     def leaf(x: Tensor) -> Tensor:
@@ -168,7 +170,9 @@ def _slopes(
         larger = torch.ones_like(values)
         if of == "probability":
             larger = _larger(model, output, target)
-        magnified = (larger * values).unbind(1)
+        if target.total:
+            larger = larger.amin(1, keepdim=True)
+        magnified = (larger * target.joined(values)).unbind(1)
     last = len(magnified) - 1
     slopes = [
         torch.autograd.grad(value.sum(), leaves, retain_graph=k < last)[0]
@@ -192,10 +196,9 @@ def _larger(model: nn.Module, output: Any, target: Target) -> Tensor:
 
 
 def _values(model: nn.Module, output: Any, target: Target, of: Of) -> Tensor:
-    """What is explained, a probability or a logit: [B, K]."""
+    """What is explained: [B, K]."""
     logits = target_logits(output, target)
-    values = probabilities(logits, network(model).config) if of == "probability" else logits
-    return target.of(values, target.chosen(logits))
+    return target.of(values_of(logits, network(model).config, of), target.chosen(logits))
 
 
 def _start(
@@ -232,13 +235,3 @@ def _start(
     ):
         network(model)(**inputs.tensors)
     return found[0]
-
-
-def aggregated(x: Tensor, aggregate: Aggregate, inputs: Inputs) -> Tensor:
-    """One number per token: [B, K, T, D] -> [B, K, T]."""
-    x = x.to(torch.promote_types(x.dtype, torch.float32))
-    if aggregate == "l2":
-        scores = torch.linalg.vector_norm(x, dim=-1)
-    else:
-        scores = x.abs().mean(-1) if aggregate == "mean_abs" else x.sum(-1)
-    return torch.where(inputs.mask[:, None], scores, 0)

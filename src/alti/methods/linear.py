@@ -1,6 +1,7 @@
 """Signed, class-specific attributions from the linear view of a model."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,17 +15,20 @@ from alti.mix.contributions import contributions
 from alti.read.linear_view import View, gap, linear_view, require_complete
 from alti.read.modules import network
 
+Of = Literal["logit", "log_prob"]  # the number that is explained
+
 
 @method(class_specific=True, signed=True)
-def linear(model: nn.Module, inputs: Inputs, target: Target) -> Scores:
+def linear(model: nn.Module, inputs: Inputs, target: Target, *, of: Of = "logit") -> Scores:
     """Linear: exact signed effects on the class, with attention, norms and activations constant.
 
     The class is read as its logit against the mean of the others, or against the one that was
-    named. What biases carry is the result's `remainder`; scores and biases are checked to make up
-    the class (but in models whose biases are frozen).
+    named; with of="log_prob" as the log of its probability. What biases carry is the result's
+    `remainder`; scores and biases are checked to make up the class (but in models whose biases are
+    frozen).
     """
     view = linear_view(model, inputs.tensors)
-    values = _contrast(model, view, target)  # [B, K]
+    values = _contrast(model, view, target, of)  # [B, K]
     vectors = [view.start, *(view.biases or [])]
     least = _least(view, target)
     scores = []
@@ -39,7 +43,15 @@ def linear(model: nn.Module, inputs: Inputs, target: Target) -> Scores:
     return Scores(tokens, output=view.output, extra={"remainder": remainder})
 
 
-@method(class_specific=True, signed=True)
+def _balanced(vectors: Tensor, mask: Tensor, *, messages: float, **_: Any) -> Tensor:
+    """Two views of each token [B, K, T, 2], each divided by its ℓ1 norm, added: [B, K, T]."""
+    x = vectors.where(mask[:, None, :, None], 0)
+    sizes = x.abs().sum(-2, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)
+    own, sent = (x / sizes).unbind(-1)
+    return own + messages * sent
+
+
+@method(class_specific=True, signed=True, aggregate=_balanced)
 def absence(
     model: nn.Module,
     inputs: Inputs,
@@ -48,6 +60,7 @@ def absence(
     value: float = 0.5,
     response: float = 0.1,
     messages: float = 0.5,
+    of: Of = "logit",
 ) -> Scores:
     """Absence: what speaks for the class and would leave with the token; the first choice.
 
@@ -57,26 +70,33 @@ def absence(
     """
     prove_complete(model, inputs.tensors, inputs.mask, target.position)
     view = linear_view(model, inputs.tensors, value=value, response=response)
-    values = _contrast(model, view, target)
+    values = _contrast(model, view, target, of)
     sites = [sent.mixed for sent in view.messages]
     scores = []
     for _, (slope, *slopes) in _gradients(values, [view.start, *sites]):
         lost = [sent.losses(own).sum(1) for sent, own in zip(view.messages, slopes, strict=True)]
-        effects = (_products(slope, view), torch.stack(lost).sum(0))
-        own, sent = (_shares(effect.where(inputs.mask, 0)) for effect in effects)
-        scores.append(own + messages * sent)
-    return Scores(torch.stack(scores, 1), output=view.output)
+        scores.append(torch.stack([_products(slope, view), torch.stack(lost).sum(0)], -1))
+    vectors = torch.stack(scores, 1)  # [B, K, T, 2]
+    tokens = _balanced(vectors, inputs.mask, messages=messages)
+    return Scores(tokens, output=view.output, vectors=vectors)
 
 
 @method(class_specific=True, signed=True)
-def alti_logit(model: nn.Module, inputs: Inputs, target: Target, *, kernel: str = "auto") -> Scores:
+def alti_logit(
+    model: nn.Module,
+    inputs: Inputs,
+    target: Target,
+    *,
+    kernel: str = "auto",
+    of: Of = "logit",
+) -> Scores:
     """ALTI-logit: signed effects of attention's messages, traced back to the input with ALTI."""
     prove_complete(model, inputs.tensors, inputs.mask, target.position)
     maps, *_ = maps_of(
         model, inputs, lambda block: contributions(block, kernel=kernel), hold_last=True
     )
     view = linear_view(model, inputs.tensors)
-    values = _contrast(model, view, target)
+    values = _contrast(model, view, target, of)
     sites = [sent.mixed for sent in view.messages]
     scores = [_traced(view, slopes, maps, inputs) for _, slopes in _gradients(values, sites)]
     return Scores(torch.stack(scores, 1).where(inputs.mask[:, None], 0), output=view.output)
@@ -95,15 +115,15 @@ def _traced(view: View, slopes: Sequence[Tensor], maps: list[Tensor], inputs: In
     return scores
 
 
-def _contrast(model: nn.Module, view: View, target: Target) -> Tensor:
-    """What speaks for each prediction, in the graph: [B, K]."""
+def _contrast(model: nn.Module, view: View, target: Target, of: Of) -> Tensor:
+    """What speaks for each prediction, in the graph: [B, K], or [B, 1] for all of them together."""
     with torch.enable_grad():
         logits = target_logits(view.output, target)
         require_finite(logits.detach())
         index = target.chosen(logits)
         if target.against is None:
-            return contrast(logits, index, network(model).config)
-        return target.of(logits, index)
+            return target.joined(contrast(logits, index, network(model).config, of))
+        return target.joined(target.of(logits, index))
 
 
 def _gradients(
@@ -129,7 +149,3 @@ def _products(slope: Tensor, view: View) -> Tensor:
     """Gradient · vector of every token, in float32 at least: [B, T]."""
     dtype = torch.promote_types(slope.dtype, torch.float32)
     return (slope.to(dtype) * view.start.detach().to(dtype)).sum(-1)
-
-
-def _shares(x: Tensor) -> Tensor:
-    return x / x.abs().sum(-1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)

@@ -4,12 +4,14 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 from transformers import PreTrainedConfig
 
 from alti._errors import AltiError, UnsupportedModelError
 from alti.methods.types import Target
 
 Kind = Literal["softmax", "sigmoid", "value"]
+Of = Literal["probability", "logit", "log_prob"]  # the number that is explained
 
 
 def logits_at(output: Any, position: Tensor | None) -> Tensor | None:
@@ -72,13 +74,30 @@ def probabilities(logits: Tensor, config: PreTrainedConfig) -> Tensor:
     return logits.softmax(-1) if kind == "softmax" else logits.sigmoid()
 
 
-def contrast(logits: Tensor, index: Tensor, config: PreTrainedConfig) -> Tensor:
-    """What speaks for an output [...]: its logit against the mean of the others.
+def values_of(logits: Tensor, config: PreTrainedConfig, of: Of) -> Tensor:
+    """What is explained of each output: its logit, its probability or the log of that."""
+    kind = kind_of(config, logits.shape[-1])
+    if of == "logit" or kind == "value":
+        return logits
+    if of == "probability":
+        return probabilities(logits, config)
+    return logits.log_softmax(-1) if kind == "softmax" else functional.logsigmoid(logits)
 
-    An output that stands alone (a label of many, a regression) is its own logit.
+
+def contrast(logits: Tensor, index: Tensor, config: PreTrainedConfig, of: Of = "logit") -> Tensor:
+    """What speaks for an output [...], as a linear map of logits [..., C].
+
+    "logit": its logit against the mean of the others. "log_prob": against the mean of all weighted
+    by their probabilities, which are held constant; its gradient is that of log p. An output that
+    stands alone (a label of many, a regression) is its own logit.
     """
     own = logits.gather(-1, index[..., None])[..., 0]
-    if kind_of(config, logits.shape[-1]) != "softmax":
+    kind = kind_of(config, logits.shape[-1])
+    if kind == "value" or (kind == "sigmoid" and of == "logit"):
         return own
+    if kind == "sigmoid":
+        return own * own.detach().neg().sigmoid()
+    if of == "log_prob":
+        return own - (logits.detach().softmax(-1) * logits).sum(-1)
     classes = logits.shape[-1]
     return (classes * own - logits.sum(-1)) / (classes - 1)

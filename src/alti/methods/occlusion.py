@@ -2,13 +2,15 @@
 
 import random as randomness
 from collections.abc import Iterator
-from typing import Literal
+from dataclasses import replace
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedConfig
 
 from alti._errors import UsageError
-from alti.methods.logits import probabilities, target_logits
+from alti.methods.logits import Of, target_logits, values_of
 from alti.methods.registry import method
 from alti.methods.types import Inputs, Scores, Target
 from alti.read.modules import evaluating, network
@@ -23,6 +25,7 @@ def occlusion(
     target: Target,
     *,
     removal: Literal["delete", "mask"] = "delete",
+    of: Of = "probability",
 ) -> Scores:
     """Occlusion: how much the probability falls without a token (deleted, or masked)."""
     if removal == "mask" and inputs.mask_id is None:
@@ -33,26 +36,37 @@ def occlusion(
     with torch.no_grad(), evaluating(model):
         output = inner(**inputs.tensors, return_dict=True)
         logits = target_logits(output, target)
-        index = target.chosen(logits)
-        whole = target.of(probabilities(logits, inner.config), index)  # [B, K]
+        target = replace(target, index=target.chosen(logits))
+        whole = _values(output, target, inner.config, of)  # [B, K]
         scores = whole.new_zeros(*whole.shape, inputs.mask.shape[1])
         reads = None if output.logits.dim() == 2 else target.position  # a classifier finds its own
         single = inner.config.pad_token_id is None  # then some classifiers take one text at a time
         for row, places in _questions(inputs, reads, 1 if single else AT_ONCE):
             removed = torch.tensor(places, device=scores.device)
             tensors, position = _without(inputs, reads, row, removed, removal)
-            shorter = Target(
-                index[row].expand(len(places), -1),
-                position,
-                None if target.against is None else target.against[row].expand(len(places), -1),
-            )
-            logits = target_logits(inner(**tensors, return_dict=True), shorter)
-            left = shorter.of(probabilities(logits, inner.config), shorter.chosen(logits))
-            fall = whole[row] - left  # [n, K]
+            shorter = _of_text(target, row, position, len(places))
+            left = _values(inner(**tensors, return_dict=True), shorter, inner.config, of)  # [n, K]
+            if reads is not None and inputs.causal and removal == "delete" and places[0] == 0:
+                start = _of_text(target, row, torch.zeros_like(reads[:1]), 1)
+                empty = inner(**_emptied(inputs, row), return_dict=True)
+                left[:1] = left[:1].where(reads[row] > 0, _values(empty, start, inner.config, of))
+            fall = whole[row] - left
             if reads is not None:
                 fall = fall.masked_fill(_kept(inputs, reads, row, removed), 0)
             scores[row, :, removed] = fall.to(scores).T
     return Scores(scores, output=output)
+
+
+def _values(output: Any, target: Target, config: PreTrainedConfig, of: Of) -> Tensor:
+    """What is explained: [B, K]."""
+    logits = target_logits(output, target)
+    return target.of(values_of(logits, config, of), target.chosen(logits))
+
+
+def _of_text(target: Target, row: int, position: Tensor | None, count: int) -> Target:
+    """The target of one text, for some copies of it that are read elsewhere."""
+    copies = target.changed(lambda tensor: tensor[row].expand(count, -1))
+    return replace(copies, position=position)
 
 
 @method(reads_model=False)
@@ -77,20 +91,32 @@ def _questions(
     rows = zip(inputs.special.tolist(), inputs.mask.tolist(), strict=True)
     for row, (special, mask) in enumerate(rows):
         stays = None
-        if reads is not None and reads.shape[1] == 1 and reads[row, 0] != sum(mask) - 1:
+        end = len(mask)
+        if reads is not None and inputs.causal:
+            end = int(reads[row].max()) + 1  # no prediction sees what comes behind
+        elif reads is not None and reads.shape[1] == 1 and reads[row, 0] != sum(mask) - 1:
             stays = int(reads[row, 0])
-        places = [i for i, each in enumerate(special) if not each and i != stays]
+        places = [i for i, each in enumerate(special[:end]) if not each and i != stays]
         for start in range(0, len(places), at_once):
             yield row, places[start : start + at_once]
 
 
 def _kept(inputs: Inputs, reads: Tensor, row: int, removed: Tensor) -> Tensor:
-    """Where a token is the one that a prediction is read from: [n, K].
+    """Where a token is none that a prediction can do without: [n, K].
 
-    It stays, unless it is the last: then the one before it is read.
+    The one that it is read from stays, unless it is the last that it sees: then the one before it
+    is read. What a prediction does not see is nothing to it.
     """
+    if inputs.causal:
+        return removed[:, None] > reads[row]
     last = int(inputs.mask[row].sum()) - 1
     return (removed[:, None] == reads[row]) & (reads[row] != last)
+
+
+def _emptied(inputs: Inputs, row: int) -> dict[str, Tensor]:
+    """A text of one token that stands for none: what is left of the first token's own past."""
+    first = {name: tensor[row : row + 1, :1] for name, tensor in inputs.tensors.items()}
+    return first | {"input_ids": torch.full_like(first["input_ids"], inputs.pad_id)}
 
 
 def _without(

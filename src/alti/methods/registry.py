@@ -3,12 +3,12 @@
 import inspect
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, get_args, get_origin, get_type_hints, overload
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from alti._errors import UsageError
 from alti.methods.proofs import prove_output, prove_structure
@@ -29,6 +29,8 @@ class Method:
     second_norm: bool = False  # needs the norm after the feed-forward layer (post-norm families)
     recordable: bool = False  # reads nothing from a GPU before it is done: can be a CUDA graph
     many_passes: bool = False  # runs the model many times for a text
+    # how its `vectors` become scores: (vectors [B, K, T, D], mask [B, T], its options) -> [B, K, T]
+    aggregate: Callable[..., Tensor] | None = None
 
     def __call__(self, *args: Any, **options: Any) -> Scores:
         return self.function(*args, **options)
@@ -47,6 +49,11 @@ class Method:
         """Whether it draws a map of every layer, which `layers=True` keeps."""
         return "layers" in inspect.signature(self.function).parameters
 
+    @property
+    def shares_of_input(self) -> bool:
+        """Whether its scores say which share of a prediction each token has: they sum to 1."""
+        return self.draws_maps and self.shares
+
     @cached_property
     def options(self) -> dict[str, Any]:
         """Its own options with their defaults."""
@@ -59,6 +66,16 @@ class Method:
         """The options that take one of some values, with these."""
         hints = get_type_hints(self.function).items()
         return {name: get_args(hint) for name, hint in hints if get_origin(hint) is Literal}
+
+    def of(self, options: dict[str, Any]) -> str | None:
+        """The number that its scores explain with these options; None: no number of a class."""
+        return {**self.options, **options}.get("of") if self.class_specific else None
+
+    def aggregated(self, vectors: Tensor, mask: Tensor, options: dict[str, Any]) -> Tensor:
+        """The scores [B, K, T] that it makes of vectors [B, K, T, D]."""
+        if self.aggregate is None:
+            raise TypeError(f"{self.name} has no vectors")
+        return self.aggregate(vectors, mask, **{**self.options, **options})
 
     def is_signed(self, options: dict[str, Any]) -> bool:
         """Whether its scores speak for and against a class, with these options."""
@@ -136,7 +153,20 @@ def call(
                 "[texts, predictions, tokens]"
             )
         prove_output(chosen.name, scores.output, model, inputs.tensors)
+        return _together(chosen, scores, target) if target.total else scores
+
+
+def _together(chosen: Method, scores: Scores, target: Target) -> Scores:
+    """Rows [B, K, T] as one [B, 1, T]: their sum, or their mean for a method without a class."""
+    rows = scores.tokens
+    if rows.shape[1] == 1:
         return scores
+    real = torch.ones_like(rows[..., :1]) if target.real is None else target.real[..., None]
+    total = (rows * real).sum(1, keepdim=True)
+    if not chosen.class_specific:
+        total = total / real.sum(1, keepdim=True)
+    extra = {name: values[:, :1] for name, values in scores.extra.items()}
+    return replace(scores, tokens=total, vectors=None, extra=extra)
 
 
 def validate(name: str, options: dict[str, Any]) -> None:

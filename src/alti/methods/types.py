@@ -1,6 +1,8 @@
 """What every method takes and returns: B texts, T tokens, K predictions about each text."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -14,6 +16,7 @@ class Inputs:
     special: Tensor  # [B, T]  True at special tokens and padding
     mask_id: int | None = None
     pad_id: int = 0
+    causal: bool = False  # no token sees what comes behind it
 
     @property
     def mask(self) -> Tensor:
@@ -35,16 +38,38 @@ class Target:
     index: Tensor | None = None  # [B, K]  class or vocabulary id; None: the predicted ones
     position: Tensor | None = None  # [B, K]  None: the mean of all real positions, and K = 1
     against: Tensor | None = None  # [B, K]  the output to explain it against; None: all others
+    real: Tensor | None = None  # [B, K]  False where a text has fewer than K; None: all are real
+    total: bool = False  # the predictions of a text are explained together, as one
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Those that are given."""
+        names = ("index", "position", "against", "real")
+        given = {name: getattr(self, name) for name in names}
+        return {name: tensor for name, tensor in given.items() if tensor is not None}
+
+    def changed(self, change: Callable[[Tensor], Tensor]) -> "Target":
+        """The same with other tensors."""
+        changed: dict[str, Any] = {name: change(x) for name, x in self.tensors().items()}
+        return replace(self, **changed)
 
     def cloned(self) -> "Target":
         """The same outside torch.inference_mode."""
-        tensors = (self.index, self.position, self.against)
-        return Target(*(None if tensor is None else tensor.clone() for tensor in tensors))
+        return self.changed(lambda tensor: tensor.clone())
 
-    def of_text(self, row: int) -> "Target":
-        """The target of one text of the batch."""
-        tensors = (self.index, self.position, self.against)
-        return Target(*(None if tensor is None else tensor[row : row + 1] for tensor in tensors))
+    def one_by_one(self, index: Tensor) -> list["Target"]:
+        """A target for each backward pass, its outputs chosen: K of [B, 1], or one for `total`."""
+        chosen = replace(self, index=index)
+        if self.total:
+            return [chosen]
+        count = index.shape[1]
+        return [chosen.changed(partial(_column, k=k)) for k in range(count)]
+
+    def joined(self, values: Tensor) -> Tensor:
+        """Values [B, K] of the predictions; with `total` their sum [B, 1]."""
+        if not self.total:
+            return values
+        real = values if self.real is None else values.where(self.real, 0)
+        return real.sum(1, keepdim=True)
 
     def chosen(self, logits: Tensor) -> Tensor:
         """The outputs that are explained, for logits [B, K, C]: [B, K]."""
@@ -64,6 +89,10 @@ class Target:
             return mask / mask.sum(-1, keepdim=True)
         rows = mask.new_zeros(*self.position.shape, mask.shape[-1])
         return rows.scatter_(-1, self.position[..., None], 1)
+
+
+def _column(tensor: Tensor, *, k: int) -> Tensor:
+    return tensor[:, k : k + 1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,18 @@
 """Scores of a batch become results: labels, probabilities, the user's own text."""
 
+import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from alti._errors import AltiError
-from alti.methods import Scores
+from alti.methods import Scores, Target, named
 from alti.methods.logits import require_finite
-from alti.model.attribution import Attribution, Attributions, Prediction
+from alti.model.answers import prompt_of
+from alti.model.attribution import Attribution, Attributions, Prediction, together
 from alti.model.head import Head
 from alti.model.request import Request, Task
 from alti.model.source import Source
@@ -22,7 +24,7 @@ class Assembly:
     """Makes results of one model."""
 
     head: Head
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: PreTrainedTokenizerBase | None
     name: str
 
     def results(
@@ -42,19 +44,53 @@ class Assembly:
         layers = None
         if scores.layers is not None:
             layers = scores.layers[:, row, :length, :length].cpu().clone()
+        source = source_of(task.encoded)
+        count = 1 if request.total else task.count
+        extra: list[dict[str, float]] = [{} for _ in range(task.count)]
+        predictions = self._predictions(task, request, logits, extra)
+        if request.total:
+            predictions = (together(source, predictions),)
         extra = [
-            {name: float(values[row, k]) for name, values in scores.extra.items()}
-            for k in range(task.count)
+            {**extra[k], **{name: float(values[row, k]) for name, values in scores.extra.items()}}
+            for k in range(count)
         ]
         return Attributions(
-            source=source_of(task.encoded),
-            predictions=self._predictions(task, request, logits, extra),
-            scores=scores.tokens[row, :, :length].cpu().clone(),
+            source=source,
+            predictions=predictions,
+            scores=scores.tokens[row, :count, :length].cpu().clone(),
             layers=layers,
             method=request.method,
             options=request.options,
             model=self.name,
             extra=tuple(extra),
+        )
+
+    def contrast(
+        self, tasks: list[Task], request: Request, scores: Scores, logits: Tensor, target: Target
+    ) -> Attribution:
+        """The difference of two answers to one prompt, over the prompt; logits are [2, K, C]."""
+        _require_finite(request.method, scores, logits)
+        encoded = tasks[0].encoded
+        length = encoded.answer or 0
+        tokens = scores.tokens[:, :, :length]
+        difference = tokens[:1] - tokens[1:]
+        if scores.vectors is not None:
+            vectors = scores.vectors[:, :, :length]
+            mask = torch.ones(1, length, dtype=torch.bool, device=vectors.device)
+            method = named(request.method)
+            difference = method.aggregated(vectors[:1] - vectors[1:], mask, request.options)
+        logs = logits.double().log_softmax(-1)
+        own, other = target.joined(Target().of(logs, target.chosen(logs)))[:, 0].tolist()
+        label = " rather than ".join(repr(task.encoded.text_pair) for task in tasks)
+        chance = math.exp(own)
+        return Attribution(
+            source=source_of(prompt_of(encoded)),
+            prediction=Prediction(label=label, probability=chance, of=request.options["of"]),
+            scores=difference[0, 0].detach().cpu().clone(),
+            method=request.method,
+            options=request.options,
+            model=self.name,
+            extra={"log_prob": own, "log_prob_against": other},
         )
 
     def _predictions(
@@ -66,19 +102,18 @@ class Assembly:
             return tuple(Prediction(position=position) for position in positions)
         made = []
         for k, position in enumerate(positions):
-            prediction = self._prediction(logits[k], position, request, k)
+            prediction = self._prediction(logits[k], position, task, k)
+            prediction = replace(prediction, of=named(request.method).of(request.options))
             if prediction.probability is None and prediction.index is not None:
                 extra[k]["value"] = float(logits[k, prediction.index])
             made.append(prediction)
         return tuple(made)
 
-    def _prediction(
-        self, logits: Tensor, position: int | None, request: Request, k: int
-    ) -> Prediction:
-        asked = chosen(request.index, k)
-        rival = chosen(request.against, k)
+    def _prediction(self, logits: Tensor, position: int | None, task: Task, k: int) -> Prediction:
+        asked = chosen(task.index, k)
+        rival = chosen(task.against, k)
         index, label, probability = self.head.prediction(self.tokenizer, logits, asked)
-        if asked is not None:
+        if asked is not None and task.encoded.answer is None:
             self.head.warn_of_spaces(self.tokenizer, logits, index)
         if rival is not None:
             _, name, _ = self.head.prediction(self.tokenizer, logits, rival)
@@ -117,6 +152,8 @@ def source_of(encoded: Encoded) -> Source:
         segments=tuple(encoded.segments),
         special=torch.tensor(encoded.special),
         cut=encoded.cut,
+        parts=encoded.parts,
+        answer=encoded.answer,
     )
 
 

@@ -1,5 +1,6 @@
 """The results: which tokens a prediction, or each of several, rests on."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -30,6 +31,7 @@ class Prediction:
     probability: float | None = None  # None: it has none (a regression value)
     position: int | None = None  # the token it is read from; None: the mean of all
     against: int | None = None  # the output that it is explained against; None: all others
+    of: str | None = None  # the number that signed scores explain: logit, log_prob or probability
 
 
 class _Views:
@@ -276,12 +278,37 @@ class Attributions(_Views):
             extra=extra,
         )
 
-    def total(self) -> Attribution:
-        """All predictions together: the sum of their scores."""
-        label = f"{len(self)} predictions"
+    def total(self, *, through_answer: bool = False) -> Attribution:
+        """All predictions together: the sum of their scores, or their mean if these are shares.
+
+        With `through_answer`, what an answer's tokens took from earlier ones is passed on to the
+        prompt, which those rest on: only for shares.
+        """
+        mean = self.method in METHODS and not METHODS[self.method].class_specific
+        rows = self._through_answer() if through_answer else self.scores
         ungrouped = [one["ungrouped"] for one in self.extra if "ungrouped" in one]
-        extra = {"ungrouped": sum(ungrouped)} if ungrouped else {}
-        return self._one(Prediction(label=label), self.scores.sum(0), extra)
+        extra = {"ungrouped": sum(ungrouped) / (len(self) if mean else 1)} if ungrouped else {}
+        prediction = together(self.source, self.predictions)
+        return self._one(prediction, rows.mean(0) if mean else rows.sum(0), extra)
+
+    def _through_answer(self) -> Tensor:
+        """(I − A)⁻¹ P of rows [P | A], A strictly lower triangular: [K, T], 0 at the answer."""
+        start = self.source.answer
+        whole = self.source.by == "token" and start is not None
+        if start is None or not whole or len(self) != len(self.source) - start:
+            raise UsageError(
+                "through_answer = True needs every token of an answer: explain with answer= or "
+                "generate=, and take the total before grouping"
+            )
+        if self.method not in METHODS or not METHODS[self.method].shares_of_input:
+            raise UsageError(
+                f"through_answer = True passes shares on, and {self.method} gives none: use alti"
+            )
+        rows = self.scores.double()
+        own = rows[:, start:].tril(-1)  # [K, K]
+        identity = torch.eye(len(self), dtype=own.dtype)
+        passed = torch.linalg.solve_triangular(identity - own, rows[:, :start], upper=False)
+        return torch.cat([passed, torch.zeros_like(own)], 1).to(self.scores.dtype)
 
     def grouped(self, by: By) -> Self:
         """The scores of words, sentences, lines or spans, as in `Attribution.grouped`."""
@@ -361,6 +388,15 @@ class Attributions(_Views):
             options=content.options,
             extra=tuple(content.extra),
         )
+
+
+def together(source: Source, predictions: Sequence[Prediction]) -> Prediction:
+    """Several predictions as one; those of an answer are its text, and its probability."""
+    of = predictions[0].of
+    if source.answer is None:
+        return Prediction(label=f"{len(predictions)} predictions", of=of)
+    chances = [one.probability for one in predictions if one.probability is not None]
+    return Prediction(label=source.texts[1], probability=math.prod(chances), of=of)
 
 
 def _added_up(scores: Tensor, groups: Sequence[list[int]]) -> tuple[Tensor, Tensor]:

@@ -5,18 +5,21 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from alti._errors import UsageError
+from alti._errors import AltiError, UsageError
+from alti.model.prompt import Chat, is_chat
+from alti.model.question import Question
 from alti.model.request import Task
 
-Text = str | tuple[str, str]
+Text = str | tuple[str, str] | Chat
 R = TypeVar("R")
+Q = TypeVar("Q")
 
 WINDOW = 16  # batches whose texts are sorted by length
 
 
 def windows(
-    texts: Iterator[Text],
-    read: Callable[..., Task],
+    texts: Iterator[Q],
+    read: Callable[[Q], Task],
     explain: Callable[[list[Task]], list[R]],
     *,
     batch_size: int,
@@ -24,14 +27,19 @@ def windows(
 ) -> Iterator[R]:
     """Windows of growing size, so that the first results come soon, sorted by length inside.
 
-    What cannot be read raises after the results of all texts before it.
+    What cannot be read raises after the results of all texts before it, and names its number.
     """
     batches = 1
+    number = 0
     while True:
         tasks: list[Task] = []
         wrong: Exception | None = None
         try:
-            tasks.extend(read(*pair_of(text)) for text in islice(texts, batches * batch_size))
+            for text in islice(texts, batches * batch_size):
+                tasks.append(read(text))
+                number += 1
+        except AltiError as error:
+            wrong = type(error)(f"texts[{number}]: {error}")
         except Exception as error:  # raised when its turn comes
             wrong = error
         yield from _in_order(tasks, explain, batch_size)
@@ -77,10 +85,43 @@ def check_texts(texts: Any) -> None:
         raise UsageError(f"texts is {kind}: {listed}")
 
 
-def pair_of(text: Text) -> tuple[str, str | None]:
-    """A text and its pair, where it has one."""
-    if isinstance(text, str):
-        return text, None
+def question_of(text: Any, **rest: Any) -> Question:
+    """A text, a pair of texts or a chat, as `explain_all` takes them."""
+    if isinstance(text, str) or is_chat(text):
+        return Question(text=text, **rest)
     if isinstance(text, tuple | list) and len(text) == 2:
-        return text[0], text[1]
-    raise UsageError(f"texts holds {text!r}: give a str, or two of them as a pair")
+        return Question(text=text[0], text_pair=text[1], **rest)
+    raise UsageError(
+        f"texts holds {text!r}: give a str, two of them as a pair, or a list of messages"
+    )
+
+
+def one_each(texts: Any, given: dict[str, Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Each text with what was given for it: a list holds one value per text, else it is for all."""
+    lists = {name: value for name, value in given.items() if is_listed(value)}
+    for name, values in lists.items():
+        if hasattr(texts, "__len__") and hasattr(values, "__len__") and len(values) != len(texts):
+            raise UsageError(
+                f"{name} holds {len(values)} values for {len(texts)} texts: give one for each, or "
+                "one for all"
+            )
+    return _one_each(texts, given, lists)
+
+
+def _one_each(
+    texts: Iterable[Any], given: dict[str, Any], lists: dict[str, Any]
+) -> Iterator[tuple[Any, dict[str, Any]]]:
+    others = {name: iter(values) for name, values in lists.items()}
+    for text in texts:
+        own = {}
+        for name, values in others.items():
+            try:
+                own[name] = next(values)
+            except StopIteration:
+                raise UsageError(f"{name} holds fewer values than there are texts") from None
+        yield text, {**given, **own}
+
+
+def is_listed(value: Any) -> bool:
+    """Whether a value is one for each text, rather than one for all."""
+    return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)

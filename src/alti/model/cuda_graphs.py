@@ -7,6 +7,7 @@ than running them. A replay starts them all at once.
 import warnings
 from collections import OrderedDict
 from collections.abc import Hashable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -111,7 +112,7 @@ class _Graph:
         pool: Any,
     ) -> None:
         tensors = {key: tensor.clone() for key, tensor in inputs.tensors.items()}
-        self.inputs = Inputs(tensors, inputs.special.clone(), inputs.mask_id, inputs.pad_id)
+        self.inputs = replace(inputs, tensors=tensors, special=inputs.special.clone())
         self.target = target.cloned()
         self.recording = Recording()
         self.graph = torch.cuda.CUDAGraph()
@@ -158,14 +159,12 @@ def _key(
 ) -> tuple[Hashable, ...]:
     """What a graph is recorded for: the method with its options, and all shapes."""
     shapes = tuple((name, tensor.shape) for name, tensor in inputs.tensors.items())
-    targets = (target.index, target.position, target.against)
-    given = tuple(None if tensor is None else tensor.shape for tensor in targets)
-    return (method.name, *sorted(options.items()), *shapes, given)
+    given = tuple((name, tensor.shape) for name, tensor in target.tensors().items())
+    return (method.name, *sorted(options.items()), *shapes, given, target.total)
 
 
 def _tensors(inputs: Inputs, target: Target) -> list[Tensor]:
-    given = *inputs.tensors.values(), inputs.special, target.index, target.position, target.against
-    return [tensor for tensor in given if tensor is not None]
+    return [*inputs.tensors.values(), inputs.special, *target.tensors().values()]
 
 
 def _state(model: nn.Module) -> Hashable:

@@ -129,7 +129,10 @@ class Head:
         return 0
 
     def index(
-        self, tokenizer: PreTrainedTokenizerBase, target: int | str | None, name: str = "target"
+        self,
+        tokenizer: PreTrainedTokenizerBase | None,
+        target: int | str | None,
+        name: str = "target",
     ) -> int | None:
         """The output that `target` names: a label or its index; a token, its text or its id."""
         if target is None:
@@ -155,10 +158,12 @@ class Head:
         raise UsageError(f"{name} = {target!r} is not a label of this model: it has {names}")
 
     def warn_of_spaces(
-        self, tokenizer: PreTrainedTokenizerBase, logits: Tensor, index: int
+        self, tokenizer: PreTrainedTokenizerBase | None, logits: Tensor, index: int
     ) -> None:
         """To most language models ' Paris' and 'Paris' differ, and users mean the likelier."""
-        if self.kind != "causal" or (label := tokenizer.decode([index])) != label.lstrip():
+        if self.kind != "causal" or tokenizer is None:
+            return
+        if (label := tokenizer.decode([index])) != label.lstrip():
             return
         other = tokenizer.encode(f" {label}", add_special_tokens=False)
         if len(other) == 1 and logits[other[0]] > logits[index] + LIKELIER:
@@ -169,20 +174,27 @@ class Head:
             )
 
     def prediction(
-        self, tokenizer: PreTrainedTokenizerBase, logits: Tensor, index: int | None
+        self, tokenizer: PreTrainedTokenizerBase | None, logits: Tensor, index: int | None
     ) -> tuple[int, str, float | None]:
         """Index, label and probability of an output (None: the predicted one) for logits [C]."""
         logits = logits.double()
         index = int(logits.argmax()) if index is None else index
         if self.kind in ("masked", "causal"):
-            label = tokenizer.decode([index])
-            if not label or "\ufffd" in label:  # a part of a character
-                label = tokenizer.convert_ids_to_tokens(index)
-            return index, label, float(logits.softmax(-1)[index])
+            return index, token_label(tokenizer, index), float(logits.softmax(-1)[index])
         label = str(self.config.id2label.get(index, index))
         if kind_of(self.config, len(logits)) == "value":
             return index, label, None
         return index, label, float(probabilities(logits, self.config)[index])
+
+
+def token_label(tokenizer: PreTrainedTokenizerBase | None, index: int) -> str:
+    """A token as text; a part of a character as the tokenizer writes it."""
+    if tokenizer is None:
+        return str(index)
+    label: str = tokenizer.decode([index])
+    if not label or "\ufffd" in label:
+        label = tokenizer.convert_ids_to_tokens(index)
+    return str(index) if label is None else label
 
 
 def _pool(inner: PreTrainedModel) -> str:
@@ -202,7 +214,7 @@ def _pool(inner: PreTrainedModel) -> str:
 
 
 def _token_index(
-    tokenizer: PreTrainedTokenizerBase, size: int, target: int | str, name: str
+    tokenizer: PreTrainedTokenizerBase | None, size: int, target: int | str, name: str
 ) -> int:
     if not isinstance(target, str):
         number = _integer(target)
@@ -211,6 +223,8 @@ def _token_index(
                 f"{name} = {target!r} is not in the vocabulary, whose ids are 0 to {size - 1}"
             )
         return number
+    if tokenizer is None:
+        raise UsageError(f"{name} = {target!r} is a text, and there is no tokenizer: give an id")
     ids: list[int] = tokenizer.encode(target, add_special_tokens=False)
     if len(ids) == 1 and ids[0] != tokenizer.unk_token_id:
         return ids[0]

@@ -1,28 +1,48 @@
 """A model with its tokenizer, ready to explain texts."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from alti._errors import AltiError, LoadError, UnsupportedModelError, UsageError
+from alti._errors import AltiError, UnsupportedModelError, UsageError
 from alti.methods import Inputs, Method, Scores, Target, call, named
 from alti.methods.logits import target_logits
 from alti.methods.proofs import check_example, check_positions, image_of, missing, prove_once
+from alti.model.answers import Generation
 from alti.model.assembly import Assembly, chosen, single
 from alti.model.attribution import Attribution, Attributions
-from alti.model.batching import WINDOW, Text, check_texts, windows
+from alti.model.batching import (
+    WINDOW,
+    Text,
+    check_texts,
+    is_listed,
+    one_each,
+    question_of,
+    windows,
+)
 from alti.model.cuda_graphs import GRAIN, Recorder
 from alti.model.fingerprints import fingerprint
 from alti.model.head import Head
-from alti.model.request import Output, Outputs, Positions, Request, Task, request_of
-from alti.model.tokenize import Encoder
+from alti.model.prompt import Chat
+from alti.model.question import Question, read
+from alti.model.request import (
+    Output,
+    Outputs,
+    Positions,
+    Request,
+    Task,
+    contrasting_options,
+    request_of,
+)
+from alti.model.tokenize import Bos, Encoded, Encoder
 from alti.read.exactness import untouched
 from alti.read.linear_view import require_complete
 from alti.read.modules import family_of, network, stacks_of
@@ -72,138 +92,236 @@ class Model:
 
     @cached_property
     def encoder(self) -> Encoder:
-        if self.tokenizer is None:
-            raise LoadError(
-                f"{self.name or 'this model'} has no tokenizer, and text cannot be read without one"
-            )
-        return Encoder(self.model, self.tokenizer)
+        try:
+            causal = self.head.kind == "causal"
+        except UnsupportedModelError:  # explain does not take it, check does
+            causal = False
+        return Encoder(self.model, self.tokenizer, causal=causal, name=self.name)
 
     @overload
     def explain(
         self,
-        text: str,
+        text: str | Chat | None = None,
         text_pair: str | None = None,
         *,
+        ids: Any = None,
+        documents: Sequence[str] | None = None,
+        template: str | None = None,
         method: str = "alti",
         target: Output | None = None,
         against: Output | None = None,
         position: int | None = None,
         positions: None = None,
-        layers: bool = True,
+        answer: None = None,
+        answer_ids: None = None,
+        generate: None = None,
+        bos: Bos = "auto",
+        layers: bool | None = None,
         truncate: bool = False,
         **options: Any,
     ) -> Attribution: ...
     @overload
     def explain(
         self,
-        text: str,
+        text: str | Chat | None = None,
         text_pair: str | None = None,
         *,
-        method: str = "alti",
-        target: Outputs = None,
-        against: Outputs = None,
-        position: None = None,
-        positions: Positions,
-        layers: bool = True,
-        truncate: bool = False,
-        **options: Any,
-    ) -> Attributions: ...
-    def explain(
-        self,
-        text: str,
-        text_pair: str | None = None,
-        *,
+        ids: Any = None,
+        documents: Sequence[str] | None = None,
+        template: str | None = None,
         method: str = "alti",
         target: Outputs = None,
         against: Outputs = None,
         position: int | None = None,
         positions: Positions | None = None,
-        layers: bool = True,
+        answer: str | None = None,
+        answer_ids: Any = None,
+        generate: Generation | None = None,
+        total: Literal[True],
+        bos: Bos = "auto",
+        layers: bool | None = None,
+        truncate: bool = False,
+        **options: Any,
+    ) -> Attribution: ...
+    @overload
+    def explain(
+        self,
+        text: str | Chat | None = None,
+        text_pair: str | None = None,
+        *,
+        ids: Any = None,
+        documents: Sequence[str] | None = None,
+        template: str | None = None,
+        method: str = "alti",
+        target: Outputs = None,
+        against: Outputs = None,
+        position: int | None = None,
+        positions: Positions | None = None,
+        answer: str | None = None,
+        answer_ids: Any = None,
+        generate: Generation | None = None,
+        total: bool = False,
+        bos: Bos = "auto",
+        layers: bool | None = None,
+        truncate: bool = False,
+        **options: Any,
+    ) -> Any: ...
+    def explain(
+        self,
+        text: str | Chat | None = None,
+        text_pair: str | None = None,
+        *,
+        ids: Any = None,
+        documents: Sequence[str] | None = None,
+        template: str | None = None,
+        method: str = "alti",
+        target: Outputs = None,
+        against: Outputs = None,
+        position: int | None = None,
+        positions: Positions | None = None,
+        answer: str | None = None,
+        answer_ids: Any = None,
+        generate: Generation | None = None,
+        total: bool = False,
+        bos: Bos = "auto",
+        layers: bool | None = None,
         truncate: bool = False,
         **options: Any,
     ) -> Attribution | Attributions:
-        """Which tokens of a text the prediction rests on.
+        """Which tokens of a text a prediction rests on.
 
-        `target` is a label or its index, or a token of the vocabulary (default: what the model
-        predicts); `against` another one, to explain why rather this than that. Models that predict
-        at every token explain the prediction at `position`, or those at several `positions` (a
-        list, or "all": every token that is not special) from one forward pass; the result then is
-        an `Attributions`, and `target` and `against` may be lists. `options` are the method's own.
+        The text is a str (and a second one, for models that read two), a chat (a list of messages),
+        a question about `documents`, or `ids`: exactly these tokens. What is explained is
+
+        - what the model predicts, or `target`: a label, its index, or a token of the vocabulary;
+          `against` another one: why rather this than that;
+        - in models that predict at every token, the prediction at `position`; or those at several
+          `positions` (a list, or "all": every token that is not special), from one forward pass;
+        - of a language model, each token of an `answer`: a text, `answer_ids`, or what the model
+          writes itself (`generate`: a number of tokens, or transformers' generation options).
+          `against` is another answer then, and what counts the logarithms of their probabilities.
+
+        Several predictions are an `Attributions`; with `total` they are explained together, as one
+        `Attribution`. `bos` says whether a first token is put in front of a text whose tokenizer
+        adds none. `layers` keeps the map of every layer (by default not for answers). `options`
+        are the method's own.
         """
+        question = Question(
+            text=text,
+            text_pair=text_pair,
+            ids=ids,
+            documents=documents,
+            template=template,
+            answer=answer,
+            answer_ids=answer_ids,
+            generate=generate,
+        )
+        question.check(self.head)
         request = self.request(
             method=method,
             target=target,
-            against=against,
+            against=None if question.has_answer else against,
             position=position,
             positions=positions,
-            layers=layers,
+            total=total,
+            layers=not question.has_answer if layers is None else layers,
             truncate=truncate,
+            bos=bos,
             options=options,
         )
-        (result,) = self._explained([self.task(text, text_pair, request)], request)
-        return result if positions is not None else single(result)
+        if question.has_answer and against is not None:
+            return self._contrasted(question, against, request)
+        (result,) = self._explained([self.read(question, request)], request)
+        several = question.has_answer or positions is not None
+        return result if several and not total else single(result)
 
     def explain_all(
         self,
         texts: Iterable[Text],
         *,
         method: str = "alti",
-        target: Output | None = None,
-        against: Output | None = None,
-        position: int | None = None,
+        target: Outputs = None,
+        against: Outputs = None,
+        position: int | Sequence[int] | None = None,
+        answer: str | Sequence[str] | None = None,
+        generate: Generation | None = None,
+        total: bool = False,
+        bos: Bos = "auto",
         layers: bool = False,
         truncate: bool = False,
         batch_size: int = 32,
         **options: Any,
-    ) -> Iterator[Attribution]:
-        """Explain many texts (or pairs), lazily and in their order, in batches of similar length.
+    ) -> Iterator[Any]:
+        """Explain many texts (pairs, chats), lazily and in order, in batches of similar length.
 
-        Texts are read as results are taken: a batch, then two, four, up to 16 batches at a time,
-        sorted by length (always one with layers=True). What cannot be explained raises after the
-        results of all texts before it.
+        `target`, `against`, `position` and `answer` may be lists: one for each text. Texts are
+        read as results are taken: a batch, then two, four, up to 16 batches at a time, sorted by
+        length (always one with layers=True). What cannot be explained raises after the results of
+        all texts before it. A result is what `explain` returns.
         """
         if batch_size < 1:
             raise UsageError(f"batch_size = {batch_size} is not a number of texts: give 1 or more")
         check_texts(texts)
-        request = self.request(
+        answers = answer is not None or generate is not None
+        if answers and against is not None:
+            raise UsageError("one answer against another goes text by text: use explain")
+        request = partial(
+            self.request,
             method=method,
-            target=target,
-            against=against,
-            position=position,
+            total=total,
             layers=layers,
             truncate=truncate,
+            bos=bos,
             options=options,
         )
+        named = {"target": target, "against": against, "position": position}
+        given = {**named, "answer": answer}
+        pairs = one_each(texts, given)
+        common = None  # where it is, what is wrong is wrong before the first text
+        if not any(is_listed(value) for value in named.values()):
+            common = request(**named)
+
+        def read(pair: tuple[Any, dict[str, Any]]) -> Task:
+            text, own = pair
+            question = question_of(text, answer=own.pop("answer"), generate=generate)
+            question.check(self.head)
+            return self.read(question, common or request(**own))
+
+        shared = common or request(target=None, against=None, position=None)
         batch_size = batch_size if self.head.takes_batches else 1
         return windows(
-            iter(texts),
-            lambda text, pair: self.task(text, pair, request),
-            lambda tasks: list(map(single, self._explained(tasks, request))),
+            pairs,
+            read,
+            lambda tasks: [
+                result if answers and not total else single(result)
+                for result in self._explained(tasks, shared)
+            ],
             batch_size=batch_size,
             largest=1 if layers or batch_size == 1 else WINDOW,
         )
 
     def request(self, **asked: Any) -> Request:
         """What `explain` was asked for, validated."""
-        return request_of(self.head, self.encoder.tokenizer, **asked)
+        return request_of(self.head, self.tokenizer, **asked)
 
     def task(self, text: str, text_pair: str | None, request: Request) -> Task:
         """A text as tokens, for callers who batch by themselves."""
-        encoded = self.encoder.encode(text, text_pair, truncate=request.truncate)
-        mask_id = self.encoder.tokenizer.mask_token_id
-        try:
-            if request.positions is None:
-                place = self.head.position(encoded.ids, mask_id, request.position)
-                task = Task(encoded, None if place is None else (place,))
-            else:
-                places = self.head.positions(encoded.ids, encoded.special, request.positions)
-                task = Task(encoded, places)
-        except UsageError as error:
-            if self.head.kind == "sequence":
-                raise
-            numbered = [f"{i} {token}" for i, token in enumerate(encoded.tokens)]
-            shown = numbered if len(numbered) <= LISTED else [*numbered[:LISTED], "…"]
-            raise UsageError(f"{error}. The tokens: {', '.join(shown)}") from None
+        return self.read(Question(text=text, text_pair=text_pair), request)
+
+    def read(self, question: Question, request: Request) -> Task:
+        """A question as tokens, with the positions that its predictions are read from."""
+        encoded = read(
+            question, self.model, self.encoder, truncate=request.truncate, bos=request.bos
+        )
+        if (start := encoded.answer) is not None:
+            if request.index or request.position is not None or request.positions is not None:
+                raise UsageError(
+                    "target, position and positions say what is explained, and so does an answer: "
+                    "leave them out"
+                )
+            places = tuple(range(start - 1, len(encoded.ids) - 1))
+            return Task(encoded, places, tuple(encoded.ids[start:]))
+        task = Task(encoded, self._places(encoded, request), request.index, request.against)
         for name, outputs in (("target", request.index), ("against", request.against)):
             if len(outputs) not in (0, 1, task.count):
                 raise UsageError(
@@ -212,21 +330,41 @@ class Model:
                 )
         return task
 
+    def _places(self, encoded: Encoded, request: Request) -> tuple[int, ...] | None:
+        try:
+            if request.positions is not None:
+                return self.head.positions(encoded.ids, encoded.special, request.positions)
+            place = self.head.position(encoded.ids, self.encoder.mask_id, request.position)
+        except UsageError as error:
+            if self.head.kind == "sequence":
+                raise
+            numbered = [f"{i} {token}" for i, token in enumerate(encoded.tokens)]
+            shown = numbered if len(numbered) <= LISTED else [*numbered[:LISTED], "…"]
+            raise UsageError(f"{error}. The tokens: {', '.join(shown)}") from None
+        return None if place is None else (place,)
+
     def batch(self, tasks: list[Task], request: Request) -> tuple[Inputs, Target]:
         """Several texts as what a method takes."""
         recorded = self.recorder and named(request.method).recordable and self.head.takes_batches
         inputs = self.encoder.collate([task.encoded for task in tasks], GRAIN if recorded else 1)
-        places = [task.positions for task in tasks if task.positions is not None]
         device = inputs.mask.device
-        position = torch.tensor(places, device=device) if places else None
+        count = max(task.count for task in tasks)
 
-        def outputs(indices: tuple[int, ...]) -> Tensor | None:
-            if not indices:
-                return None
-            rows = [[chosen(indices, k) for k in range(task.count)] for task in tasks]
-            return torch.tensor(rows, device=device)
+        def rows(values: Callable[[Task, int], int | None]) -> Tensor | None:
+            """[B, K]; texts with fewer predictions repeat their last one."""
+            listed = [
+                [values(task, min(k, task.count - 1)) for k in range(count)] for task in tasks
+            ]
+            return None if listed[0][0] is None else torch.tensor(listed, device=device)
 
-        return inputs, Target(outputs(request.index), position, outputs(request.against))
+        real = [[k < task.count for k in range(count)] for task in tasks]
+        return inputs, Target(
+            index=rows(lambda task, k: chosen(task.index, k)),
+            position=rows(lambda task, k: None if task.positions is None else task.positions[k]),
+            against=rows(lambda task, k: chosen(task.against, k)),
+            real=None if all(map(all, real)) else torch.tensor(real, device=device),
+            total=request.total,
+        )
 
     def _explained(self, tasks: list[Task], request: Request) -> list[Attributions]:
         """One batch."""
@@ -239,11 +377,24 @@ class Model:
             output = scores.output
             if output is None:
                 output = untouched(self.model, inputs.tensors)
-        logits = None
-        if getattr(output, "logits", None) is not None:
-            logits = target_logits(output, target).detach()
-        made = Assembly(self.head, self.encoder.tokenizer, self.name)
-        return made.results(tasks, request, scores, logits)
+        made = Assembly(self.head, self.tokenizer, self.name)
+        return made.results(tasks, request, scores, _logits(output, target))
+
+    def _contrasted(self, question: Question, against: Any, request: Request) -> Attribution:
+        """One answer rather than another: what the prompt's tokens change about log p of both."""
+        options = contrasting_options(named(request.method), request.options)
+        request = replace(request, options=options, total=True, layers=False)
+        tasks = [self.read(question, request)]
+        rival = replace(question, answer=against, answer_ids=None, generate=None)
+        tasks.append(self.read(rival, request))
+        if tasks[0].encoded.ids == tasks[1].encoded.ids:
+            raise UsageError(f"answer and against are both {against!r}: give two different ones")
+        inputs, target = self.batch(tasks, request)
+        with _sentence_on_memory(inputs):
+            self._prove_positions(tasks[0])
+            scores = self._scores(request, inputs, target)
+        made = Assembly(self.head, self.tokenizer, self.name)
+        return made.contrast(tasks, request, scores, target_logits(scores.output, target), target)
 
     def _scores(self, request: Request, inputs: Inputs, target: Target) -> Scores:
         method = named(request.method)
@@ -263,7 +414,7 @@ class Model:
         task = self._example()
         if task is not None:
             self._check_positions(task)
-        texts = [self.encoder.encode(text, truncate=True) for text in SENTENCES]
+        texts = [self.encoder.encode(text, truncate=True, bos=False) for text in SENTENCES]
         return check_example(base, self.encoder.collate(texts).tensors)
 
     def completeness(self) -> float | None:
@@ -291,7 +442,8 @@ class Model:
             return None
         mask = self.encoder.tokenizer.mask_token or ""
         text = f"{SENTENCES[0]} {mask}" if kind == "masked" else SENTENCES[0]
-        request = Request(position=0 if kind == "token" else None, truncate=True)
+        place = 0 if kind == "token" else None
+        request = Request(position=place, truncate=True, bos=False)
         return self.task(text, None, request)
 
     def _prove_positions(self, task: Task) -> None:
@@ -321,6 +473,13 @@ class Model:
         return Model(deepcopy(self.model).float(), self.tokenizer, name=self.name)
 
 
+def _logits(output: Any, target: Target) -> Tensor | None:
+    """The logits of every prediction [B, K, C]; None without a head."""
+    if getattr(output, "logits", None) is None:
+        return None
+    return target_logits(output, target).detach()
+
+
 @contextmanager
 def _sentence_on_memory(inputs: Inputs) -> Iterator[None]:
     """Running out of memory says what to do."""
@@ -337,10 +496,10 @@ def _sentence_on_memory(inputs: Inputs) -> Iterator[None]:
 
 
 def explain(
-    model: nn.Module, tokenizer: PreTrainedTokenizerBase, text: str, *args: Any, **options: Any
+    model: nn.Module, tokenizer: PreTrainedTokenizerBase | None, *args: Any, **options: Any
 ) -> Any:
     """Which tokens of a text a prediction rests on, for a model and a tokenizer of your own.
 
-    Everything behind `text` is as in `Model.explain`.
+    Everything behind the tokenizer is as in `Model.explain`.
     """
-    return Model(model, tokenizer).explain(text, *args, **options)
+    return Model(model, tokenizer).explain(*args, **options)

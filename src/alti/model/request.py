@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerBase
 from alti._errors import AltiWarning, UsageError
 from alti.methods import Method, named, validate
 from alti.model.head import Head
-from alti.model.tokenize import Encoded
+from alti.model.tokenize import Bos, Encoded
 
 Output = int | str  # a label or its index; a token of the vocabulary or its id
 Outputs = Output | Sequence[Output] | None  # one for all predictions, or one for each
@@ -30,17 +30,21 @@ class Request:
     against: tuple[int, ...] = ()
     position: int | None = None
     positions: Positions | None = None  # several predictions about one text
+    total: bool = False  # they are explained together, as one
     layers: bool = False
     truncate: bool = False
+    bos: Bos = "auto"
     options: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A text as tokens, and the positions its predictions are read from."""
+    """A text as tokens, its predictions, and the positions that they are read from."""
 
     encoded: Encoded
     positions: tuple[int, ...] | None  # None: one prediction, from the mean of all
+    index: tuple[int, ...] = ()  # as in `Request`
+    against: tuple[int, ...] = ()
 
     @property
     def count(self) -> int:
@@ -49,7 +53,7 @@ class Task:
 
 def request_of(
     head: Head,
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: PreTrainedTokenizerBase | None,
     *,
     method: str,
     target: Outputs,
@@ -77,7 +81,7 @@ def request_of(
 
 
 def _indices(
-    head: Head, tokenizer: PreTrainedTokenizerBase, given: Outputs, name: str
+    head: Head, tokenizer: PreTrainedTokenizerBase | None, given: Outputs, name: str
 ) -> tuple[int, ...]:
     """The outputs that a user names: none, one, or one for each prediction."""
     listed: Sequence[Any] = given if isinstance(given, list | tuple) else [given]
@@ -119,3 +123,21 @@ def _unfit(method: Method, options: dict[str, Any]) -> str:
     given = {**method.options, **options}
     shown = ", ".join(f"{name}={given[name]}" for name in ("aggregate",) if name in given)
     return f"{method.name} with {shown} says how much, not for or against what"
+
+
+def contrasting_options(method: Method, options: dict[str, Any]) -> dict[str, Any]:
+    """The options with which a method explains one answer against another: log p of each."""
+    if not method.class_specific:
+        raise UsageError(
+            f"{method.name} is the same for every answer, so it cannot set one against another: "
+            "use absence or linear"
+        )
+    if (
+        "log_prob" not in method.choices.get("of", ())
+        or options.get("of", "log_prob") != "log_prob"
+    ):
+        raise UsageError(
+            f"one answer against another is a difference of log p, and {method.name} was to "
+            "explain another number: leave of= out, or use absence or linear"
+        )
+    return {**options, "of": "log_prob"}

@@ -7,14 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from alti.model.words import HALF
+from alti.model.words import LONE_SURROGATE
 
 DTYPES = {name: getattr(torch, name) for name in ("float16", "bfloat16", "float32", "float64")}
 DEPTH = 100  # of lists in options; Python's own JSON gives up near 1,000
 
 
 def is_text(value: Any) -> bool:
-    return isinstance(value, str) and not HALF.search(value)
+    return isinstance(value, str) and not LONE_SURROGATE.search(value)
 
 
 def is_list(value: Any) -> bool:
@@ -46,10 +46,11 @@ def is_segment(value: Any) -> bool:
 
 
 def is_group(value: Any) -> bool:
-    named = isinstance(value, dict) and value.keys() == {"name", "segment", "span"}
-    return named and all(
-        (is_text(value["name"]), is_segment(value["segment"]), is_span(value["span"]))
-    )
+    required = {"name", "segment", "span"}
+    if not isinstance(value, dict) or not required <= value.keys() <= {*required, "unit"}:
+        return False
+    texts = is_text(value["name"]) and is_text(value.get("unit", ""))
+    return texts and is_segment(value["segment"]) and is_span(value["span"])
 
 
 def is_numbers(value: Any) -> bool:
@@ -122,6 +123,8 @@ SOURCE: dict[str, Any] = {
     "ids": [],
     "groups": [],
     "by": "token",
+    "parts": [],
+    "answer": None,
     "cut": [],
 }
 PREDICTION: dict[str, Any] = {
@@ -130,6 +133,7 @@ PREDICTION: dict[str, Any] = {
     "probability": None,
     "position": None,
     "against": None,
+    "of": None,
 }
 TOP_RULES: Rules = {
     "scores": (is_scores, NUMBERS),
@@ -148,6 +152,8 @@ SOURCE_RULES: Rules = {
     "ids": (many(is_whole), "a list of whole numbers"),
     "groups": (many(is_group), "a list of named groups"),
     "by": (is_text, "a text"),
+    "parts": (many(is_group), "a list of named groups"),
+    "answer": (optional(is_whole), "a whole number from 0 on or null"),
     "cut": (many(is_text), "a list of texts"),
 }
 PREDICTION_RULES: Rules = {
@@ -156,6 +162,7 @@ PREDICTION_RULES: Rules = {
     "probability": (optional(is_share), "a number from 0 to 1 or null"),
     "position": (optional(is_whole), "a whole number from 0 on or null"),
     "against": (optional(is_whole), "a whole number from 0 on or null"),
+    "of": (optional(is_text), "a text or null"),
 }
 OLD: dict[str, Any] = {  # the fields of format 1; those without a default have none here
     "text": ...,

@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Literal, Self, get_args
 
 import torch
 from torch import Tensor
 
 from alti._errors import UsageError
-from alti.model.words import Span, group, lines, members, sentences
+from alti.model.words import Span, group, lines, members, sentences, stripped
 
-Unit = Literal["word", "sentence", "line"]
+Unit = Literal["word", "sentence", "line", "message", "document"]
 By = Unit | Sequence[Span]
 
 
@@ -21,20 +22,23 @@ class Group:
     name: str
     segment: int
     span: Span
+    unit: str = ""  # what it is: message, document, question, sentence, …
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Source:
     """Texts as tokens; said once, however many predictions about them are explained."""
 
-    texts: tuple[str, ...]  # a text; or a text and its pair
+    texts: tuple[str, ...]  # a text; a text and its pair; a prompt and its answer
     tokens: tuple[str, ...]  # as the tokenizer writes them; of a grouped source, each group's text
     offsets: tuple[Span, ...]  # characters of the token's own text; (0, 0) for added tokens
     special: Tensor  # [T]  True at special tokens
     segments: tuple[int, ...] = ()  # the text that each token is of; -1: added by the tokenizer
     ids: tuple[int, ...] = ()  # in the model's vocabulary
     groups: tuple[Group, ...] = ()  # of a grouped source, one for each of `tokens`
-    by: str = "token"  # what `tokens` are: token, word, sentence, line or span
+    by: str = "token"  # what `tokens` are: token, word, sentence, line, message, document or span
+    parts: tuple[Group, ...] = ()  # messages, documents and the question that a prompt is made of
+    answer: int | None = None  # the first of `tokens` that is of an answer; None: there is none
     cut: tuple[str, ...] = ()  # what was left out of texts that were too long
 
     def __len__(self) -> int:
@@ -52,7 +56,37 @@ class Source:
         own = [i for i, owner in enumerate(self.owners) if owner == segment]
         tokens = {i: self.offsets[i] for i in own if not bool(self.special[i])}
         special = [self.offsets[i] for i in own if i not in tokens]
-        return group(self.texts[segment], tokens, special)
+        template = self._template(segment)
+        text = self.texts[segment]
+        for i, span in list(tokens.items()):
+            start, end = stripped(text, span)
+            if any(first <= start and end <= last for first, last in template):
+                del tokens[i]
+        return group(text, tokens, [*special, *template])
+
+    def _template(self, segment: int) -> list[Span]:
+        """The characters of a chat that are of no message."""
+        messages = [
+            part.span for part in self.parts if part.unit == "message" and part.segment == segment
+        ]
+        if not messages:
+            return []
+        starts = [0, *(end for _, end in messages)]
+        ends = [*(start for start, _ in messages), len(self.texts[segment])]
+        return list(zip(starts, ends, strict=True))
+
+    def _passages(self, segment: int) -> list[Span]:
+        """A text cut where a message, a document or the question begins or ends."""
+        template = self._template(segment)
+        borders = {0, len(self.texts[segment])}
+        borders.update(
+            border for part in self.parts if part.segment == segment for border in part.span
+        )
+        return [
+            (start, end)
+            for start, end in pairwise(sorted(borders))
+            if not any(first <= start and end <= last for first, last in template)
+        ]
 
     def grouped(self, by: By) -> tuple[Self, list[list[int]]]:
         """The source with groups for tokens, and the tokens of each group."""
@@ -60,11 +94,12 @@ class Source:
         parts = [
             (segment, span, tokens)
             for segment in range(len(self.texts))
-            for span, tokens in self._parts(segment, unit, by)
+            for span, tokens in self._spans(segment, unit, by)
             if tokens
         ]
+        names = {(part.unit, part.segment, part.span): part.name for part in self.parts}
         groups = tuple(
-            Group(f"{unit} {number}", segment, span)
+            Group(names.get((unit, segment, span), f"{unit} {number}"), segment, span, unit)
             for number, (segment, span, _) in enumerate(parts, start=1)
         )
         source = replace(
@@ -76,20 +111,37 @@ class Source:
             ids=(),
             groups=groups,
             by=unit,
+            answer=None if self.answer is None else sum(part.segment == 0 for part in groups),
         )
         return source, [tokens for *_, tokens in parts]
 
-    def _parts(self, segment: int, unit: str, by: By) -> list[tuple[Span, list[int]]]:
+    def _spans(self, segment: int, unit: str, by: By) -> list[tuple[Span, list[int]]]:
+        """The groups of one text: their characters and their tokens."""
         if unit == "word":
             return self.words(segment)
         text = self.texts[segment]
         if unit == "span":
             spans = _spans(list(by), text) if segment == 0 else []
+        elif unit in _FINDERS:
+            spans = [
+                (start + first, start + last)
+                for start, end in self._passages(segment)
+                for first, last in _FINDERS[unit](text[start:end])
+            ]
         else:
-            spans = _FINDERS[unit](text)
+            spans = self._named(segment, unit)
         owners = enumerate(zip(self.owners, self.special.tolist(), strict=True))
         own = {i: self.offsets[i] for i, (at, special) in owners if at == segment and not special}
         return list(zip(spans, members(text, own, spans), strict=True))
+
+    def _named(self, segment: int, unit: str) -> list[Span]:
+        """The messages or documents of one text."""
+        if not any(part.unit == unit for part in self.parts):
+            made = "documents=" if unit == "document" else "a list of messages"
+            raise UsageError(
+                f"the text has no {unit}s: explain it with {made}, or group it by sentence"
+            )
+        return [part.span for part in self.parts if (part.unit, part.segment) == (unit, segment)]
 
     def is_grouped(self, by: By) -> bool:
         """Whether this source is grouped so already; by anything else it cannot be."""

@@ -37,6 +37,12 @@ from alti.model.source import Group, Source
 
 FORMAT = 2  # a reader refuses what is newer than itself
 TENSORS = {"scores": 2, "special": 1, "layers": 3}  # with their dimensions
+LATER: dict[str, Any] = {
+    "parts": [],
+    "answer": None,
+    "of": None,
+    "unit": "",
+}  # fields, with their defaults
 CLASSES = {"attribution": "Attribution", "attributions": "Attributions"}
 
 
@@ -58,8 +64,11 @@ class Content:
 def source_fields(source: Source) -> dict[str, Any]:
     """A source as plain data, but for its tensor."""
     fields = {name: getattr(source, name) for name in SOURCE}
-    groups = [{**asdict(part), "span": list(part.span)} for part in source.groups]
-    return {**fields, "groups": groups}
+    for name in ("groups", "parts"):
+        fields[name] = [
+            _without_defaults({**asdict(part), "span": list(part.span)}) for part in fields[name]
+        ]
+    return fields
 
 
 def fields_of(prediction: Any) -> dict[str, Any]:
@@ -69,13 +78,14 @@ def fields_of(prediction: Any) -> dict[str, Any]:
 def source_of(content: Content) -> Source:
     """The source that a content holds."""
     fields = dict(content.source)
-    groups = (
-        Group(part["name"], part["segment"], tuple(part["span"])) for part in fields["groups"]
-    )
+    for name in ("groups", "parts"):
+        fields[name] = tuple(
+            Group(**{**part, "span": tuple(part["span"])}) for part in fields[name]
+        )
     for name in ("texts", "tokens", "segments", "ids", "cut"):
         fields[name] = tuple(fields[name])
     offsets = tuple((start, end) for start, end in fields["offsets"])
-    return Source(**{**fields, "groups": tuple(groups), "offsets": offsets})
+    return Source(**{**fields, "offsets": offsets})
 
 
 def to_dict(content: Content, *, checksum: bool) -> dict[str, Any]:
@@ -99,16 +109,24 @@ def _require(content: Content) -> None:
 def _texts(content: Content) -> dict[str, Any]:
     """All but the tensors, as JSON has it."""
     source = {name: value for name, value in content.source.items() if name != "special"}
+    source = _without_defaults(source)
     return {
         "format": FORMAT,
         "kind": content.kind,
         "dtype": _name(content.scores.dtype),
         "source": source,
-        "predictions": content.predictions,
+        "predictions": [_without_defaults(one) for one in content.predictions],
         "method": content.method,
         "model": content.model,
         "options": content.options,
         "extra": content.extra,
+    }
+
+
+def _without_defaults(fields: dict[str, Any]) -> dict[str, Any]:
+    """Fields that came later are written where they say something: older files keep their sums."""
+    return {
+        name: value for name, value in fields.items() if name not in LATER or value != LATER[name]
     }
 
 
@@ -349,6 +367,11 @@ def _check_places(source: dict[str, Any]) -> None:
     for owner, (_, end) in zip(segments, source["offsets"], strict=True):
         if end > (max(ends) if owner < 0 else ends[owner]):
             raise ValueError("offsets lie outside the text")
+    for part in source["parts"]:
+        if not 0 <= part["segment"] < len(ends) or part["span"][1] > ends[part["segment"]]:
+            raise ValueError("parts lie outside the text")
+    if source["answer"] is not None and source["answer"] > len(source["tokens"]):
+        raise ValueError("answer is behind the last token")
 
 
 def _checksum(content: Content) -> str:

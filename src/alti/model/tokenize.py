@@ -1,8 +1,12 @@
-"""From the user's text to a batch that a model takes, with every token's place in the text."""
+"""From the user's text or ids to a batch that a model takes, with every token's place in the text.
+
+Language models attend to whatever comes first, a word or not. Where a tokenizer adds no first
+token, one is put in front of what a causal model reads (`bos`), so that no word has to play it.
+"""
 
 import warnings
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from inspect import signature
 from itertools import pairwise
 from threading import Lock
@@ -12,14 +16,19 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from alti._errors import LoadError, UnsupportedModelError, UsageError
+from alti._errors import AltiWarning, LoadError, UnsupportedModelError, UsageError
 from alti.methods.types import Inputs
-from alti.model.words import HALF
+from alti.model.source import Group
+from alti.model.words import LONE_SURROGATE
 from alti.read.modules import family_of, network
 from alti.read.process import held_while_forking
 
 Span = tuple[int, int]
+Bos = bool | str  # whether a first token is put in front, or which
 
+SEPARATOR = "<|endoftext|>"  # between the texts that many language models were trained on
+CONTEXT = 4  # tokens before an answer that say how it is spelt, like a space
+LONGEST = 8  # tokens that a character can have
 MASKS = ("[MASK]", "<mask>")  # as families write it
 
 # tokens that stand for no word; an unknown word is one
@@ -30,62 +39,202 @@ _tokenizing = held_while_forking(Lock())
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """One text (or pair) as tokens."""
+    """One text (or a pair, or a prompt and its answer) as tokens."""
 
     text: str
-    text_pair: str | None
+    text_pair: str | None  # the second of a pair; the answer to a prompt
     ids: list[int]
     types: list[int] | None  # token_type_ids, where the model takes them
     tokens: list[str]
     offsets: list[Span]  # characters of the token's own text; (0, 0) for added tokens
-    segments: list[int]  # 0: text, 1: text_pair, -1: added by the tokenizer
+    segments: list[int]  # 0: text, 1: text_pair, -1: added
     special: list[bool]
     cut: tuple[str, ...] = ()  # what was left out of each text that was too long
+    parts: tuple[Group, ...] = ()  # messages, documents and the question of a prompt
+    answer: int | None = None  # its first token; None: there is none
+
+
+class FirstTokenAdded(AltiWarning):
+    """A first token was put in front of a text, because its tokenizer adds none."""
 
 
 class Encoder:
-    """A tokenizer and what a model wants from it."""
+    """A tokenizer, or none, and what a model wants from it."""
 
-    def __init__(self, model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> None:
-        if not tokenizer.is_fast:
+    def __init__(
+        self,
+        model: nn.Module,
+        tokenizer: PreTrainedTokenizerBase | None,
+        *,
+        causal: bool = False,
+        name: str = "",
+    ) -> None:
+        if tokenizer is not None and not tokenizer.is_fast:
             raise UnsupportedModelError(
                 f"{type(tokenizer).__name__} cannot say which characters a token stands for: load "
                 "a fast tokenizer (tokenizer.json)"
             )
         inner = network(model)
-        self.tokenizer = tokenizer
+        self.given = tokenizer
+        self.name = name
         self.model = inner
+        self.causal = causal
         self.takes_types = "token_type_ids" in signature(inner.forward).parameters
         self.vocabulary = inner.get_input_embeddings().weight.shape[0]
-        check_vocabulary(tokenizer, self.vocabulary, inner.config)
-        self.special = {
-            i for role in _ROLES if (i := getattr(tokenizer, f"{role}_token_id", None)) is not None
-        }
-        pads = (inner.config.pad_token_id, tokenizer.pad_token_id)
+        self.warned = False  # of the first token
+        pads = (inner.config.pad_token_id, getattr(tokenizer, "pad_token_id", None))
         self.pad = next((pad for pad in pads if pad is not None and pad >= 0), 0)
-        self.limit = tokenizer.model_max_length  # added tokens included; 10**30 where it has none
+        self.mask_id = getattr(tokenizer, "mask_token_id", None)
+        self.special: set[int] = set()
+        # added tokens included; 10**30 where a tokenizer has no limit
+        self.limit = int(getattr(tokenizer, "model_max_length", 10**30))
+        if tokenizer is not None:
+            check_vocabulary(tokenizer, self.vocabulary, inner.config)
+            self.special = _special_ids(tokenizer)
         if positions := getattr(inner.config, "max_position_embeddings", None):
             unused = 0
             if family_of(inner).offset_positions:
                 unused = inner.base_model.embeddings.padding_idx + 1
             self.limit = min(self.limit, positions - unused)
 
-    def encode(self, text: str, text_pair: str | None = None, *, truncate: bool = False) -> Encoded:
-        """Tokenize one text or pair; what is too long is refused, or cut with truncate=True."""
-        _check_text("text", text)
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """The tokenizer, for what needs one."""
+        if self.given is None:
+            raise LoadError(
+                f"{self.name or 'this model'} has no tokenizer, and text cannot be read without "
+                "one: give ids="
+            )
+        return self.given
+
+    def encode(
+        self,
+        text: str,
+        text_pair: str | None = None,
+        *,
+        truncate: bool = False,
+        bos: Bos = "auto",
+        templated: bool = False,
+    ) -> Encoded:
+        """Tokenize one text or pair; what is too long is refused, or cut with truncate=True.
+
+        A `templated` text holds its special tokens already.
+        """
+        check_text("text", text)
         if text_pair is not None:
-            _check_text("text_pair", text_pair)
+            check_text("text_pair", text_pair)
         self._warn_of_masks(f"{text} {text_pair or ''}")
-        full = self._tokenized(text, text_pair)
+        full = self._tokenized(text, text_pair, templated=templated)
         self._check_tokens(full)
-        if len(full.ids) <= self.limit:
-            return full
-        if truncate:
-            return self._cut_down(full)
-        excess = len(full.ids) - self.limit
-        raise UsageError(
-            f"the text has {len(full.ids)} tokens, {excess} more than the {self.limit} that the "
-            "model takes: shorten it, or cut it with truncate=True (--truncate)"
+        first = None if templated else self._first(full, bos)
+        room = self.limit - (first is not None)
+        if len(full.ids) > room:
+            if not truncate:
+                raise too_long(len(full.ids) + self.limit - room, self.limit)
+            full = self._cut_down(full, room, templated=templated)
+        return full if first is None else self._behind(first, full)
+
+    def encode_ids(self, ids: list[int], types: list[int] | None = None) -> Encoded:
+        """Exactly these tokens; without a tokenizer their numbers stand for them."""
+        if (largest := max(ids)) >= self.vocabulary:
+            raise UsageError(
+                f"ids holds {largest}, but the model has only {self.vocabulary} embeddings: give "
+                f"0 to {self.vocabulary - 1}"
+            )
+        if len(ids) > self.limit:
+            raise too_long(len(ids), self.limit)
+        text, offsets = self.decoded(ids)
+        special = [token in self.special for token in ids]
+        types = types if self.takes_types else None
+        return Encoded(text, None, ids, types, self.names(ids), offsets, [0] * len(ids), special)
+
+    def names(self, ids: list[int]) -> list[str]:
+        """Tokens as the tokenizer writes them; without one, their numbers."""
+        if self.given is None:
+            return list(map(str, ids))
+        tokens: list[str | None] = self.given.convert_ids_to_tokens(ids)
+        return [str(i) if token is None else token for i, token in zip(ids, tokens, strict=True)]
+
+    def decoded(self, ids: list[int], before: list[int] | None = None) -> tuple[str, list[Span]]:
+        """The text of some tokens that stand behind others, and the characters of each.
+
+        Tokens that are parts of one character share it.
+        """
+        before = before or []
+        if self.given is None:
+            return _numbers(ids, leading=bool(before))
+        pending = 0  # tokens whose character is not complete
+        text = ""
+        spans: list[Span] = []
+        tokens = [*before[-CONTEXT:], *ids]
+        known = len(tokens) - len(ids)
+        start = 0  # decoding begins here: how a token is spelt depends on the one before
+        for end in range(known + 1, len(tokens) + 1):
+            piece = self._new_text(tokens[start:end], known - start)
+            pending += 1
+            if piece.endswith("\ufffd") and pending < LONGEST and end < len(tokens):
+                continue
+            spans += [(len(text), len(text) + len(piece))] * pending
+            text += piece
+            start, known, pending = known, end, 0
+        return text, spans
+
+    def _new_text(self, tokens: list[int], known: int) -> str:
+        """What tokens add to the text of the first `known` of them."""
+        decode = partial(self.tokenizer.decode, clean_up_tokenization_spaces=False)
+        whole: str = decode(tokens)
+        old: str = decode(tokens[:known]) if known else ""
+        return whole[len(old) :] if whole.startswith(old) else decode(tokens[known:])
+
+    def _first(self, full: Encoded, bos: Bos) -> int | None:
+        """The token to be put in front; None: none."""
+        if not self.causal:
+            if bos in ("auto", False):
+                return None
+            raise UsageError(
+                f"bos = {bos!r} was given, and this is no causal language model: leave it out"
+            )
+        if bos is False or full.ids[0] in self.special:
+            return None
+        if isinstance(bos, str) and bos != "auto":
+            vocabulary = self.tokenizer.get_vocab()
+            if bos not in vocabulary:
+                raise UsageError(
+                    f"bos = {bos!r} is no token of this model: give one, like {SEPARATOR!r}, True "
+                    "or False"
+                )
+            return int(vocabulary[bos])
+        if self.first is None and bos is True:
+            raise UsageError("bos = True, but this tokenizer has no token to begin with: name one")
+        return self.first
+
+    @cached_property
+    def first(self) -> int | None:
+        """The token that texts begin with where the tokenizer adds none."""
+        tokenizer = self.tokenizer
+        added = {token.content: i for i, token in tokenizer.added_tokens_decoder.items()}
+        ids = (added.get(SEPARATOR), tokenizer.bos_token_id, tokenizer.eos_token_id)
+        return next((i for i in ids if i is not None and i < self.vocabulary), None)
+
+    def _behind(self, first: int, full: Encoded) -> Encoded:
+        """A text with a token in front of it."""
+        (token,) = self.names([first])
+        if not self.warned:
+            self.warned = True
+            warnings.warn(
+                f"{token} was put in front of the text: language models attend to whatever comes "
+                "first, and here that would be a word; bos=False (--no-bos) leaves it out",
+                FirstTokenAdded,
+                stacklevel=7,
+            )
+        return replace(
+            full,
+            ids=[first, *full.ids],
+            types=None if full.types is None else [full.types[0], *full.types],
+            tokens=[token, *full.tokens],
+            offsets=[(0, 0), *full.offsets],
+            segments=[-1, *full.segments],
+            special=[True, *full.special],
         )
 
     def _check_tokens(self, full: Encoded) -> None:
@@ -104,10 +253,10 @@ class Encoder:
                 f"{self.vocabulary} embeddings: load both from the same place"
             )
 
-    def _cut_down(self, full: Encoded) -> Encoded:
+    def _cut_down(self, full: Encoded, room: int, *, templated: bool) -> Encoded:
         """The part of a text that the model takes, and what was left out."""
-        kept = self._tokenized(full.text, full.text_pair, self.limit)
-        if len(kept.ids) > self.limit or 0 not in kept.segments:
+        kept = self._tokenized(full.text, full.text_pair, room, templated=templated)
+        if len(kept.ids) > room or 0 not in kept.segments:
             raise UsageError(
                 f"the model takes {self.limit} tokens, too few for any of the text: load it with "
                 "room for more"
@@ -127,11 +276,19 @@ class Encoder:
                 stacklevel=4,
             )
 
-    def _tokenized(self, text: str, text_pair: str | None, limit: int | None = None) -> Encoded:
+    def _tokenized(
+        self,
+        text: str,
+        text_pair: str | None = None,
+        limit: int | None = None,
+        *,
+        templated: bool = False,
+    ) -> Encoded:
         with _tokenizing:
             encoding = self.tokenizer(
                 text,
                 text_pair,
+                add_special_tokens=not templated,
                 truncation=limit is not None,
                 max_length=limit,
                 verbose=False,
@@ -163,7 +320,7 @@ class Encoder:
         now, added = self._template
         types, left = [], iter(added)
         for token in ids:
-            separates = token in self.special and token != self.tokenizer.mask_token_id
+            separates = token in self.special and token != self.mask_id
             own, behind = next(left, (now, now)) if separates else (now, now)
             types.append(own)
             now = behind
@@ -197,16 +354,45 @@ class Encoder:
         if types:
             tensors["token_type_ids"] = padded(types, 0)
         special = padded([[int(s) for s in text.special] for text in texts], 1).bool()
-        return Inputs(tensors, special, self.tokenizer.mask_token_id, self.pad)
+        return Inputs(tensors, special, self.mask_id, self.pad, self.causal)
 
 
-def _check_text(name: str, text: Any) -> None:
+def _special_ids(tokenizer: PreTrainedTokenizerBase) -> set[int]:
+    """Tokens that stand for no word. Another name for the unknown word is no reason against it."""
+    roles = (getattr(tokenizer, f"{role}_token_id", None) for role in _ROLES)
+    added = (
+        i
+        for i, token in tokenizer.added_tokens_decoder.items()
+        if token.special and (i != tokenizer.unk_token_id or token.content == SEPARATOR)
+    )
+    return {i for i in (*roles, *added) if i is not None}
+
+
+def _numbers(ids: list[int], *, leading: bool) -> tuple[str, list[Span]]:
+    """Ids as a text of numbers with spaces between them."""
+    text = ""
+    spans: list[Span] = []
+    for token in ids:
+        text += " " if text or leading else ""
+        spans.append((len(text), len(text) + len(str(token))))
+        text += str(token)
+    return text, spans
+
+
+def too_long(tokens: int, limit: int) -> UsageError:
+    return UsageError(
+        f"the text has {tokens} tokens, {tokens - limit} more than the {limit} that the model "
+        "takes: shorten it, or cut it with truncate=True (--truncate)"
+    )
+
+
+def check_text(name: str, text: Any) -> None:
     if not isinstance(text, str):
         kind = type(text).__name__
         raise UsageError(f"{name} is {kind}, expected a str: for several texts use explain_all")
     if not text.strip():
         raise UsageError(f"{name} is empty: give at least one word")
-    if HALF.search(text):
+    if LONE_SURROGATE.search(text):
         raise UsageError(
             f"{name} {text[:40]!r} is not valid Unicode: read it with the right encoding"
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 Span = tuple[int, int]
 
-HALF = re.compile("[\ud800-\udfff]")  # half a character: JSON and wrong encodings leave some
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # JSON and wrong encodings leave some
 
 _UNSPACED = (  # Thai and Lao, Burmese, Khmer, kana and Chinese characters: no spaces between words
     range(0x0E00, 0x0F00),
@@ -35,13 +35,16 @@ def group(
 ) -> list[tuple[Span, list[int]]]:
     """Each word's characters and its tokens; words that share a token are one.
 
-    `special` are the characters of special tokens in the text, like [MASK]: they belong to no word.
+    `special` are characters that belong to no word: those of special tokens in the text, like
+    [MASK], and of a chat's template. Line breaks belong to no word either.
     """
     kinds = [_kind(character) for character in text]
     for start, end in special:
         kinds[start:end] = " " * (end - start)
     spans = [match.span() for match in _WORD.finditer("".join(kinds))]
-    stripped_tokens = {i: stripped(text, span) for i, span in tokens.items()}
+    stripped_tokens = {
+        i: stripped(text, span) for i, span in tokens.items() if not _breaks(text[slice(*span)])
+    }
     pieces = [(*span, None) for span in spans] + [(*span, i) for i, span in stripped_tokens.items()]
     grouped: list[tuple[Span, list[int]]] = []
     spaces: list[int] = []  # tokens that are nothing but space go with the word behind them
@@ -59,6 +62,11 @@ def group(
     if grouped:
         grouped[-1][1].extend(spaces)
     return [(span, members) for span, members in grouped if members]
+
+
+def _breaks(characters: str) -> bool:
+    """Whether a token is nothing but space, with a line break in it."""
+    return bool(characters) and characters.isspace() and not _LINE.fullmatch(characters)
 
 
 def lines(text: str) -> list[Span]:

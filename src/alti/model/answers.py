@@ -1,0 +1,169 @@
+"""Answers of language models: a given continuation, or one that the model writes."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from alti._errors import AltiError, AltiWarning, UsageError
+from alti.model.tokenize import Encoded, Encoder, check_text, too_long
+from alti.read.modules import evaluating, network
+
+Generation = int | Mapping[str, Any]  # tokens, or transformers' own options and `seed`
+
+GREEDY = {"do_sample": False, "num_beams": 1, "temperature": None, "top_p": None, "top_k": None}
+
+
+class JoinedByTokens(AltiWarning):
+    """Prompt and answer as one text would be other tokens: they were put together as they are."""
+
+
+def answered(encoder: Encoder, prompt: Encoded, ids: list[int]) -> Encoded:
+    """A prompt with an answer's tokens behind it."""
+    if (largest := max(ids)) >= encoder.vocabulary:
+        raise UsageError(
+            f"the answer holds token id {largest}, but the model has only {encoder.vocabulary} "
+            f"embeddings: give 0 to {encoder.vocabulary - 1}"
+        )
+    prompt = without_end(prompt)
+    length = len(prompt.ids) + len(ids)
+    if length > encoder.limit:
+        raise too_long(length, encoder.limit)
+    text, offsets = encoder.decoded(ids, prompt.ids)
+    types = None if prompt.types is None else [*prompt.types, *[prompt.types[-1]] * len(ids)]
+    return replace(
+        prompt,
+        text_pair=text,
+        ids=[*prompt.ids, *ids],
+        types=types,
+        tokens=[*prompt.tokens, *encoder.names(ids)],
+        offsets=[*prompt.offsets, *offsets],
+        segments=[*prompt.segments, *[1] * len(ids)],
+        special=[*prompt.special, *(token in encoder.special for token in ids)],
+        answer=len(prompt.ids),
+    )
+
+
+def prompt_of(encoded: Encoded) -> Encoded:
+    """A prompt without its answer."""
+    return replace(_first(encoded, encoded.answer), text_pair=None, answer=None)
+
+
+def without_end(prompt: Encoded) -> Encoded:
+    """A prompt without what its tokenizer adds at the end of a text: the answer follows."""
+    end = max(i for i, segment in enumerate(prompt.segments) if segment >= 0) + 1
+    return prompt if end == len(prompt.ids) else _first(prompt, end)
+
+
+def _first(encoded: Encoded, count: int | None) -> Encoded:
+    """The first tokens alone."""
+    lists = ("ids", "types", "tokens", "offsets", "segments", "special")
+    kept = {name: value[:count] for name in lists if (value := getattr(encoded, name)) is not None}
+    return replace(encoded, **kept)
+
+
+def tokens_of(encoder: Encoder, prompt: Encoded, answer: Any) -> list[int]:
+    """The tokens of a given answer behind a prompt: as in one text, where that leaves the prompt's.
+
+    Else, or behind `ids=` that no text would give, the answer is tokenized alone.
+    """
+    if not isinstance(answer, str):
+        raise UsageError(f"answer is {type(answer).__name__}, expected a str; ids go to answer_ids")
+    if not answer:
+        raise UsageError("answer is empty: give at least one word, or generate= to let it write")
+    if answer.strip():
+        check_text("answer", answer)
+    tokenizer = encoder.tokenizer
+    prompt = without_end(prompt)
+    own = [
+        token for token, segment in zip(prompt.ids, prompt.segments, strict=True) if segment >= 0
+    ]
+    joined: list[int] = tokenizer.encode(prompt.text + answer, add_special_tokens=False)
+    if joined[: len(own)] == own and len(joined) > len(own):
+        return joined[len(own) :]
+    alone: list[int] = tokenizer.encode(answer, add_special_tokens=False)
+    if not alone:
+        raise UsageError(f"the tokenizer finds no token in the answer {answer!r}: give a word")
+    first = encoder.names(own[-1:] + alone[:1])
+    warnings.warn(
+        f"the answer was put behind the prompt token by token ({first[0]!r}, then {first[1]!r}): "
+        "as one text they would be other tokens; most models want the space in the answer",
+        JoinedByTokens,
+        stacklevel=5,
+    )
+    return alone
+
+
+def ids_of(given: Any, name: str) -> tuple[list[int], list[int] | None]:
+    """Ids as users give them, and token types where a BatchEncoding holds some."""
+    types = None
+    if isinstance(given, Mapping):
+        if "input_ids" not in given:
+            raise UsageError(f"{name} is a {type(given).__name__} without input_ids: give ids")
+        kinds = given.get("token_type_ids")
+        types = None if kinds is None else ids_of(kinds, name)[0]
+        given = given["input_ids"]
+    listed = given.tolist() if hasattr(given, "tolist") else given
+    if isinstance(listed, Sequence) and len(listed) == 1 and isinstance(listed[0], list | tuple):
+        listed = listed[0]
+    whole = isinstance(listed, list | tuple) and all(type(i) is int and i >= 0 for i in listed)
+    if not whole:
+        raise UsageError(
+            f"{name} is no list of token ids: give whole numbers, a tensor of one dimension, or "
+            "what a tokenizer returned for one text"
+        )
+    if not listed:
+        raise UsageError(f"{name} is empty: give at least one token id")
+    return list(listed), types
+
+
+def generated(model: nn.Module, encoder: Encoder, prompt: Encoded, asked: Any) -> list[int]:
+    """What a model writes behind a prompt, without the end token."""
+    options = _options(asked)
+    seed = options.pop("seed", None)
+    prompt = without_end(prompt)
+    inputs = encoder.collate([prompt]).tensors
+    inner = network(model)
+    room = encoder.limit - len(prompt.ids)
+    if options.get("max_new_tokens", 1) > room:
+        raise UsageError(
+            f"generate asks for {options['max_new_tokens']} tokens behind a prompt of "
+            f"{len(prompt.ids)}, and the model takes {encoder.limit} in all: ask for {room}"
+        )
+    devices = [inner.device] if inner.device.type == "cuda" else []
+    # the caller's random numbers go on where they were
+    with torch.random.fork_rng(devices), torch.no_grad(), evaluating(model):
+        torch.manual_seed(0 if seed is None else seed)
+        written = inner.generate(
+            input_ids=inputs["input_ids"],
+            attention_mask=inputs["attention_mask"],
+            pad_token_id=encoder.pad,
+            **options,
+        )
+    ids: list[int] = written[0, len(prompt.ids) :].tolist()
+    end = inner.generation_config.eos_token_id
+    ends = options.get("eos_token_id", end)
+    if ids and ids[-1] in (ends if isinstance(ends, list) else [ends]):
+        ids.pop()
+    if not ids:
+        raise AltiError("the model wrote nothing but the end token: there is no answer to explain")
+    return ids
+
+
+def _options(asked: Any) -> dict[str, Any]:
+    if isinstance(asked, int) and not isinstance(asked, bool):
+        if asked < 1:
+            raise UsageError(f"generate = {asked} is not a number of tokens: give 1 or more")
+        return {**GREEDY, "max_new_tokens": asked}
+    if not isinstance(asked, Mapping):
+        raise UsageError(
+            f"generate = {asked!r} is neither a number of tokens nor a dict of generation options"
+        )
+    options = {**({} if asked.get("do_sample") else GREEDY), **asked}
+    if options.get("num_return_sequences", 1) != 1:
+        raise UsageError("generate asks for several answers: explain them one by one")
+    options["return_dict_in_generate"] = False
+    return options

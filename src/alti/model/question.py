@@ -1,0 +1,91 @@
+"""One text as a user gives it, with or without an answer, and how it is read."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import nn
+
+from alti._errors import UsageError
+from alti.model.answers import Generation, answered, generated, ids_of, tokens_of
+from alti.model.head import Head
+from alti.model.prompt import Chat, Prompt, from_chat, from_documents, is_chat
+from alti.model.tokenize import Bos, Encoded, Encoder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A text, a pair, a chat, a question about documents, or ids; and the answer to it."""
+
+    text: str | Chat | None = None
+    text_pair: str | None = None
+    ids: Any = None  # instead of a text
+    documents: Sequence[str] | None = None
+    template: str | None = None  # where documents and question go
+    answer: str | None = None
+    answer_ids: Any = None
+    generate: Generation | None = None
+
+    @property
+    def has_answer(self) -> bool:
+        return any(x is not None for x in (self.answer, self.answer_ids, self.generate))
+
+    def check(self, head: Head) -> None:
+        """Raise for what does not go together."""
+        if (self.text is None) == (self.ids is None):
+            given = "both were given" if self.ids is not None else "neither was given"
+            raise UsageError(f"explain takes a text or ids=, and {given}: give one of them")
+        named = ("answer", "answer_ids", "generate")
+        answers = [name for name in named if getattr(self, name) is not None]
+        if len(answers) > 1:
+            raise UsageError(f"{' and '.join(answers)} were given: one of them says what follows")
+        if answers and head.kind != "causal":
+            raise UsageError(
+                f"{answers[0]} was given, and this model writes no text: load a causal language "
+                "model (AutoModelForCausalLM)"
+            )
+        if self.template is not None and self.documents is None:
+            raise UsageError("template= says where documents go, and there are none: give both")
+        plain = self.ids is None and not is_chat(self.text)
+        for name in ("text_pair", "documents"):
+            if getattr(self, name) is not None and not plain:
+                what = "ids=" if self.ids is not None else "a chat"
+                raise UsageError(f"{name} was given with {what}: it goes with one text")
+        if self.text_pair is not None and (self.documents is not None or answers):
+            raise UsageError("text_pair was given with documents or an answer: leave it out")
+
+
+def read(
+    question: Question, model: nn.Module, encoder: Encoder, *, truncate: bool = False, bos: Bos
+) -> Encoded:
+    """A question as tokens, the answer behind them."""
+    if truncate and question.has_answer:
+        raise UsageError(
+            "truncate = True cuts the end of a prompt, where its answer begins: shorten it instead"
+        )
+    encoded = _prompt(question, encoder, truncate=truncate, bos=bos)
+    if not question.has_answer:
+        return encoded
+    if question.answer is not None:
+        ids = tokens_of(encoder, encoded, question.answer)
+    elif question.answer_ids is not None:
+        ids, _ = ids_of(question.answer_ids, "answer_ids")
+    else:
+        ids = generated(model, encoder, encoded, question.generate)
+    return answered(encoder, encoded, ids)
+
+
+def _prompt(question: Question, encoder: Encoder, *, truncate: bool, bos: Bos) -> Encoded:
+    if question.ids is not None:
+        return encoder.encode_ids(*ids_of(question.ids, "ids"))
+    text: Any = question.text
+    prompt = Prompt("")
+    chats = encoder.given if encoder.causal else None  # only language models read chats
+    if question.documents is not None:
+        prompt = from_documents(text, question.documents, question.template, chats)
+    elif is_chat(text):
+        prompt = from_chat(text, chats)
+    if not prompt.text:
+        return encoder.encode(text, question.text_pair, truncate=truncate, bos=bos)
+    encoded = encoder.encode(prompt.text, truncate=truncate, bos=bos, templated=prompt.templated)
+    return replace(encoded, parts=prompt.parts)
