@@ -17,6 +17,9 @@ from alti.cli.console import no_input, require_writable, say, write
 
 if TYPE_CHECKING:
     from alti import Model
+    from alti.model.attribution import Attribution, Attributions
+
+    Result = Attribution | Attributions
 
 ModelName = Annotated[
     str | None,
@@ -74,10 +77,6 @@ def open_model(model: str | None, device: str, dtype: str | None, trust: bool) -
         return load(model, device=device, dtype=dtype, trust_remote_code=trust)
 
 
-if TYPE_CHECKING:
-    from alti.model.attribution import Attribution
-
-
 @dataclass(frozen=True, slots=True)
 class Output:
     """What a command does with its results; wrong options are refused before any work is done."""
@@ -89,6 +88,7 @@ class Output:
     latex: Path | None
     plot: Path | None = None
     kind: str = "tokens"  # of the plot
+    group: str | None = None  # what scores are added up by
 
     def __post_init__(self) -> None:
         require_writable("--html", self.html)
@@ -96,6 +96,8 @@ class Output:
         require_writable("--plot", self.plot)
         if self.plot is not None:
             _require_picture(self.plot, self.kind)
+        if self.group is not None and (self.kind != "tokens" or self.tokens):
+            raise UsageError("--group adds tokens up: leave --tokens and --kind out")
 
     @property
     def prints_text(self) -> bool:
@@ -112,8 +114,14 @@ class Output:
         """Whether the plot needs the maps of the layers."""
         return self.plot is not None and self.kind != "tokens"
 
-    def show(self, result: "Attribution") -> None:
+    def grouped(self, result: "Result") -> "Result":
+        """A result by the groups that were asked for."""
+        by: Any = self.group
+        return result if by is None else result.grouped(by)
+
+    def show(self, result: "Result") -> None:
         """Print a result."""
+        result = self.grouped(result)
         if self.as_json:
             say(json.dumps(result.to_dict()))
         elif self.prints_text:
@@ -127,21 +135,29 @@ class Output:
         elif self.prints_text:
             from alti.views import terminal
 
-            say(terminal.compare(results, words=not self.tokens, bars=self.bars))
+            grouped: Any = [self.grouped(result) for result in results]
+            say(terminal.compare(grouped, words=not self.tokens, bars=self.bars))
 
-    def save(self, results: "Sequence[Attribution]") -> None:
-        """Write all results into the page and the document."""
+    def save(self, results: "Sequence[Result]") -> None:
+        """Write all results into the page and the document; of many answers, the whole of each."""
+        from alti.model.attribution import Attribution
         from alti.views import html, latex
 
+        shown: Any = [self.grouped(result) for result in results]
+        if len(shown) == 1:
+            (shown,) = shown
+        elif not all(isinstance(result, Attribution) for result in shown):
+            shown = [result.total() for result in shown]
         if self.html and results:
-            write(self.html, html.page(results, words=not self.tokens))
+            write(self.html, html.page(shown, words=not self.tokens))
         if self.latex and results:
-            write(self.latex, latex.document(results, words=not self.tokens))
+            write(self.latex, latex.document(shown, words=not self.tokens))
 
-    def draw(self, result: "Attribution") -> None:
+    def draw(self, result: "Result") -> None:
         """Draw a result into the picture."""
         if self.plot is None:
             return
+        result = self.grouped(result)
         options: dict[str, Any] = {"words": not self.tokens} if self.kind == "tokens" else {}
         picture = BytesIO()
         figure = result.plot(self.kind, **options)

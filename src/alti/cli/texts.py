@@ -11,6 +11,18 @@ import typer
 from alti import AltiError, LoadError, UsageError
 from alti._characters import note, plain
 from alti.cli.console import Lines, say, watched
+from alti.cli.prompts import (
+    Answer,
+    Asked,
+    ChatFile,
+    Documents,
+    Generate,
+    Group,
+    NoBos,
+    Seed,
+    Temperature,
+    Total,
+)
 from alti.cli.shared import (
     Against,
     Bars,
@@ -34,7 +46,6 @@ from alti.cli.shared import (
 
 if TYPE_CHECKING:
     from alti.experiments.evaluate import Spec
-    from alti.model.attribution import Attribution
 
 COMPARED = "alti,absence,linear,input_x_gradient,attention_rollout"
 
@@ -53,6 +64,15 @@ def explain(
     target: Target = None,
     against: Against = None,
     position: Position = None,
+    answer: Answer = None,
+    generate: Generate = None,
+    temperature: Temperature = None,
+    seed: Seed = 0,
+    documents: Documents = None,
+    chat: ChatFile = None,
+    total: Total = False,
+    group: Group = None,
+    no_bos: NoBos = False,
     tokens: Tokens = False,
     bars: Bars = False,
     html: Html = None,
@@ -71,38 +91,59 @@ def explain(
     trust_remote_code: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Explain a text, or every line of a file: which tokens does the prediction rest on?"""
-    if (text is None) == (file is None):
-        raise UsageError("give either a TEXT (- for standard input) or --file FILE")
+    """Explain a text, or every line of a file: which tokens does the prediction rest on?
+
+    Of a language model also an answer: which words, sentences or documents made it say this?
+    """
+    asked = Asked(text, pair, answer, generate, temperature, seed, documents, chat)
+    _require_one_text(text, file, chat)
     if layers and not as_json:
         raise UsageError(
             "--layers prints the maps as JSON: "
             "add --json, or draw them with --plot FILE --kind layers"
         )
-    output = Output(as_json, tokens, bars, html, latex, plot, kind)
+    output = Output(as_json, tokens, bars, html, latex, plot, kind, group)
     options: dict[str, Any] = {
         "method": method,
         "target": target,
         "against": against,
         "position": position,
+        "total": total,
+        "bos": False if no_bos else "auto",
         "layers": layers or output.plots_layers,
         "truncate": truncate,
         **_method_options(method, option or []),
     }
-    if text is not None and text != "-":
-        result = open_model(model, device, dtype, trust_remote_code).explain(text, pair, **options)
-        output.show(result)
-        output.save([result])
-        output.draw(result)
+    if file is not None or text == "-":
+        _require_lines(asked, plot)
+        lines = Lines(file)
+        loaded = open_model(model, device, dtype, trust_remote_code)
+        with asked.writing() as written:
+            answers: dict[str, Any] = {"answer": answer, "generate": written}
+            results = loaded.explain_all(lines, batch_size=batch_size, **answers, **options)
+            _explain_lines(results, lines, output)
         return
-    if pair is not None or plot is not None:
-        raise UsageError("--pair and --plot go with one TEXT, not with the lines of a file")
-    lines = Lines(file)
     loaded = open_model(model, device, dtype, trust_remote_code)
-    _explain_lines(loaded.explain_all(lines, batch_size=batch_size, **options), lines, output)
+    with asked.arguments() as arguments:
+        result = loaded.explain(**arguments, **options)
+    output.show(result)
+    output.save([result])
+    output.draw(result)
 
 
-def _explain_lines(results: "Iterator[Attribution]", lines: Lines, output: Output) -> None:
+def _require_one_text(text: str | None, file: Path | None, chat: Path | None) -> None:
+    if [text, file, chat].count(None) != 2:
+        raise UsageError("give one of a TEXT (- for standard input), --file FILE or --chat FILE")
+
+
+def _require_lines(asked: Asked, plot: Path | None) -> None:
+    if asked.pair is not None or asked.documents or plot is not None:
+        raise UsageError(
+            "--pair, --document and --plot go with one TEXT, not with the lines of a file"
+        )
+
+
+def _explain_lines(results: "Iterator[Any]", lines: Lines, output: Output) -> None:
     """Show results as they come; what is done before an error is saved."""
     done = 0
     to_save = []
@@ -116,7 +157,8 @@ def _explain_lines(results: "Iterator[Attribution]", lines: Lines, output: Outpu
             done += 1
     except AltiError as error:
         where = f"line {lines.numbers[done]}: " if done < len(lines.numbers) else ""
-        raise type(error)(f"{where}{error}") from error
+        reason = str(error).removeprefix(f"texts[{done}]: ")
+        raise type(error)(f"{where}{reason}") from error
     finally:
         output.save(to_save)
         lines.report(done)
@@ -133,7 +175,7 @@ def _method_options(method: str, given: list[str]) -> dict[str, Any]:
 
 
 def compare(
-    text: Annotated[str, typer.Argument(help="The text.")],
+    text: Annotated[str | None, typer.Argument(help="The text.")] = None,
     model: ModelName = None,
     pair: Pair = None,
     methods: Annotated[
@@ -142,6 +184,14 @@ def compare(
     target: Target = None,
     against: Against = None,
     position: Position = None,
+    answer: Answer = None,
+    generate: Generate = None,
+    temperature: Temperature = None,
+    seed: Seed = 0,
+    documents: Documents = None,
+    chat: ChatFile = None,
+    group: Group = None,
+    no_bos: NoBos = False,
     tokens: Tokens = False,
     bars: Bars = False,
     html: Html = None,
@@ -152,18 +202,29 @@ def compare(
     trust_remote_code: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Explain one text with several methods, side by side."""
-    output = Output(as_json, tokens, bars, html, latex)
+    """Explain one text, or one whole answer, with several methods side by side."""
+    asked = Asked(text, pair, answer, generate, temperature, seed, documents, chat)
+    _require_one_text(text, None, chat)
+    output = Output(as_json, tokens, bars, html, latex, group=group)
     specs = _specs(methods, against)
     loaded = open_model(model, device, dtype, trust_remote_code)
     options: dict[str, Any] = {
         "target": target,
         "against": against,
         "position": position,
+        "total": asked.has_answer,
+        "bos": False if no_bos else "auto",
         "truncate": truncate,
         "layers": False,
     }
-    results = [loaded.explain(text, pair, method=name, **options, **own) for name, own in specs]
+    results = []
+    with asked.arguments() as arguments:
+        for name, own in specs:
+            result = loaded.explain(**arguments, method=name, **options, **own)
+            results.append(result)
+            start = result.source.answer
+            if start is not None and generate is not None:  # written once, explained by all
+                arguments |= {"generate": None, "answer_ids": list(result.source.ids[start:])}
     output.show_together(results)
     output.save(results)
 

@@ -2,14 +2,14 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import nn
 
 from alti._errors import AltiError, AltiWarning, UsageError
-from alti.model.tokenize import Encoded, Encoder, check_text, too_long
+from alti.model.tokenize import Encoded, Encoder, Span, check_text, too_long
 from alti.read.modules import evaluating, network
 
 Generation = int | Mapping[str, Any]  # tokens, or transformers' own options and `seed`
@@ -21,26 +21,30 @@ class JoinedByTokens(AltiWarning):
     """Prompt and answer as one text would be other tokens: they were put together as they are."""
 
 
-def answered(encoder: Encoder, prompt: Encoded, ids: list[int]) -> Encoded:
-    """A prompt with an answer's tokens behind it."""
-    if (largest := max(ids)) >= encoder.vocabulary:
-        raise UsageError(
-            f"the answer holds token id {largest}, but the model has only {encoder.vocabulary} "
-            f"embeddings: give 0 to {encoder.vocabulary - 1}"
-        )
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer as tokens, with the characters of each."""
+
+    text: str
+    ids: list[int]
+    offsets: list[Span]
+
+
+def answered(encoder: Encoder, prompt: Encoded, answer: Answer) -> Encoded:
+    """A prompt with an answer behind it."""
     prompt = without_end(prompt)
+    ids = answer.ids
     length = len(prompt.ids) + len(ids)
     if length > encoder.limit:
         raise too_long(length, encoder.limit)
-    text, offsets = encoder.decoded(ids, prompt.ids)
     types = None if prompt.types is None else [*prompt.types, *[prompt.types[-1]] * len(ids)]
     return replace(
         prompt,
-        text_pair=text,
+        text_pair=answer.text,
         ids=[*prompt.ids, *ids],
         types=types,
         tokens=[*prompt.tokens, *encoder.names(ids)],
-        offsets=[*prompt.offsets, *offsets],
+        offsets=[*prompt.offsets, *answer.offsets],
         segments=[*prompt.segments, *[1] * len(ids)],
         special=[*prompt.special, *(token in encoder.special for token in ids)],
         answer=len(prompt.ids),
@@ -65,36 +69,47 @@ def _first(encoded: Encoded, count: int | None) -> Encoded:
     return replace(encoded, **kept)
 
 
-def tokens_of(encoder: Encoder, prompt: Encoded, answer: Any) -> list[int]:
+def of_ids(encoder: Encoder, prompt: Encoded, ids: list[int]) -> Answer:
+    """An answer of given tokens: its text comes from decoding, tokens are never made again."""
+    if (largest := max(ids)) >= encoder.vocabulary:
+        raise UsageError(
+            f"the answer holds token id {largest}, but the model has only {encoder.vocabulary} "
+            f"embeddings: give 0 to {encoder.vocabulary - 1}"
+        )
+    text, offsets = encoder.decoded(ids, without_end(prompt).ids)
+    return Answer(text, ids, offsets)
+
+
+def of_text(encoder: Encoder, prompt: Encoded, text: Any) -> Answer:
     """The tokens of a given answer behind a prompt: as in one text, where that leaves the prompt's.
 
     Else, or behind `ids=` that no text would give, the answer is tokenized alone.
     """
-    if not isinstance(answer, str):
-        raise UsageError(f"answer is {type(answer).__name__}, expected a str; ids go to answer_ids")
-    if not answer:
+    if not isinstance(text, str):
+        raise UsageError(f"answer is {type(text).__name__}, expected a str; ids go to answer_ids")
+    if not text:
         raise UsageError("answer is empty: give at least one word, or generate= to let it write")
-    if answer.strip():
-        check_text("answer", answer)
-    tokenizer = encoder.tokenizer
+    if text.strip():
+        check_text("answer", text)
     prompt = without_end(prompt)
-    own = [
-        token for token, segment in zip(prompt.ids, prompt.segments, strict=True) if segment >= 0
-    ]
-    joined: list[int] = tokenizer.encode(prompt.text + answer, add_special_tokens=False)
-    if joined[: len(own)] == own and len(joined) > len(own):
-        return joined[len(own) :]
-    alone: list[int] = tokenizer.encode(answer, add_special_tokens=False)
-    if not alone:
-        raise UsageError(f"the tokenizer finds no token in the answer {answer!r}: give a word")
-    first = encoder.names(own[-1:] + alone[:1])
+    own = [token for token, at in zip(prompt.ids, prompt.segments, strict=True) if at >= 0]
+    joined = encoder.plain(prompt.text + text)
+    count = len(own)
+    if joined.ids[:count] == own and len(joined.ids) > count:
+        start = len(prompt.text)
+        offsets = [(max(0, a - start), max(0, b - start)) for a, b in joined.offsets[count:]]
+        return Answer(text, joined.ids[count:], offsets)
+    alone = encoder.plain(text)
+    if not alone.ids:
+        raise UsageError(f"the tokenizer finds no token in the answer {text!r}: give a word")
+    before, first = encoder.names(own[-1:] + alone.ids[:1])
     warnings.warn(
-        f"the answer was put behind the prompt token by token ({first[0]!r}, then {first[1]!r}): "
-        "as one text they would be other tokens; most models want the space in the answer",
+        f"the answer was put behind the prompt token by token ({before!r}, then {first!r}): as one "
+        "text they would be other tokens; most models want the space in the answer",
         JoinedByTokens,
         stacklevel=5,
     )
-    return alone
+    return Answer(text, alone.ids, alone.offsets)
 
 
 def ids_of(given: Any, name: str) -> tuple[list[int], list[int] | None]:

@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from alti._errors import UsageError
-from alti.model.answers import Generation, answered, generated, ids_of, tokens_of
+from alti.model.answers import Generation, answered, generated, ids_of, of_ids, of_text
 from alti.model.head import Head
 from alti.model.prompt import Chat, Prompt, from_chat, from_documents, is_chat
 from alti.model.tokenize import Bos, Encoded, Encoder
@@ -67,12 +67,12 @@ def read(
     if not question.has_answer:
         return encoded
     if question.answer is not None:
-        ids = tokens_of(encoder, encoded, question.answer)
-    elif question.answer_ids is not None:
+        return answered(encoder, encoded, of_text(encoder, encoded, question.answer))
+    if question.answer_ids is not None:
         ids, _ = ids_of(question.answer_ids, "answer_ids")
     else:
         ids = generated(model, encoder, encoded, question.generate)
-    return answered(encoder, encoded, ids)
+    return answered(encoder, encoded, of_ids(encoder, encoded, ids))
 
 
 def _prompt(question: Question, encoder: Encoder, *, truncate: bool, bos: Bos) -> Encoded:

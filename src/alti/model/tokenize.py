@@ -145,8 +145,14 @@ class Encoder:
             raise too_long(len(ids), self.limit)
         text, offsets = self.decoded(ids)
         special = [token in self.special for token in ids]
+        if types is None and "token_type_ids" in getattr(self.given, "model_input_names", ()):
+            types = [0] * len(ids)
         types = types if self.takes_types else None
         return Encoded(text, None, ids, types, self.names(ids), offsets, [0] * len(ids), special)
+
+    def plain(self, text: str) -> Encoded:
+        """A text without anything added to it."""
+        return self._tokenized(text, templated=True)
 
     def names(self, ids: list[int]) -> list[str]:
         """Tokens as the tokenizer writes them; without one, their numbers."""

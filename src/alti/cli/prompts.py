@@ -1,0 +1,135 @@
+"""What `explain` and `compare` are asked about: a text, a chat, documents, and an answer."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from alti._errors import LoadError, UsageError
+from alti.cli.console import bar
+
+Answer = Annotated[
+    str | None, typer.Option(help="Explain this continuation of the text, token by token.")
+]
+Generate = Annotated[
+    int | None, typer.Option(help="Let the model write so many tokens, and explain them.")
+]
+Temperature = Annotated[
+    float | None, typer.Option(help="With --generate: draw tokens instead of the likeliest.")
+]
+Seed = Annotated[int, typer.Option(help="With --temperature: of the draws.")]
+Documents = Annotated[
+    list[Path] | None,
+    typer.Option("--document", help="A text file that the question is about; may be repeated."),
+]
+ChatFile = Annotated[
+    Path | None, typer.Option("--chat", help="A JSON file: a list of messages instead of a TEXT.")
+]
+Group = Annotated[
+    str | None, typer.Option(help="Add scores up: word, sentence, line, message or document.")
+]
+Total = Annotated[bool, typer.Option("--total", help="Explain the whole answer as one.")]
+NoBos = Annotated[
+    bool, typer.Option("--no-bos", help="Put no first token in front of a language model's text.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The options that say what is explained."""
+
+    text: str | None
+    pair: str | None = None
+    answer: str | None = None
+    generate: int | None = None
+    temperature: float | None = None
+    seed: int = 0
+    documents: list[Path] | None = None
+    chat: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.temperature is not None and self.generate is None:
+            raise UsageError("--temperature says how to write: give --generate N too")
+        if self.temperature is not None and self.temperature <= 0:
+            raise UsageError(f"--temperature {self.temperature} is not above 0: leave it out")
+        if self.generate is not None and self.generate < 1:
+            raise UsageError(
+                f"--generate {self.generate} is not a number of tokens: give 1 or more"
+            )
+
+    @property
+    def has_answer(self) -> bool:
+        return self.answer is not None or self.generate is not None
+
+    @contextmanager
+    def arguments(self) -> Iterator[dict[str, Any]]:
+        """The arguments of `Model.explain`; a bar shows what has been written."""
+        with self.writing() as generate:
+            yield {
+                "text": self.text if self.chat is None else _chat(self.chat),
+                "text_pair": self.pair,
+                "documents": [_document(file) for file in self.documents or []] or None,
+                "answer": self.answer,
+                "generate": generate,
+            }
+
+    @contextmanager
+    def writing(self) -> Iterator[dict[str, Any] | None]:
+        """How an answer is generated."""
+        if self.generate is None:
+            yield None
+            return
+        options: dict[str, Any] = {"max_new_tokens": self.generate, "seed": self.seed}
+        if self.temperature is not None:
+            options |= {"do_sample": True, "temperature": self.temperature}
+        with bar("tokens") as update:
+            yield {**options, "streamer": _Written(update, self.generate)}
+
+
+class _Written:
+    """Counts the tokens that a model writes; transformers calls it a streamer."""
+
+    def __init__(self, update: Any, total: int) -> None:
+        self.update = update
+        self.total = total
+        self.done = -1  # the prompt comes first
+
+    def put(self, tokens: Any) -> None:
+        self.done += 1
+        self.update(self.done, self.total)
+
+    def end(self) -> None:
+        self.done = -1  # of the next text
+
+
+def _chat(file: Path) -> Any:
+    content = _read(file, "--chat", "a JSON file with a list of messages")
+    try:
+        messages = json.loads(content)
+    except json.JSONDecodeError as error:
+        raise LoadError(f"--chat {file} is no JSON ({error}): write a list of messages") from None
+    if isinstance(messages, dict) and "messages" in messages:
+        messages = messages["messages"]
+    if not isinstance(messages, list) or not all(isinstance(each, dict) for each in messages):
+        raise UsageError(
+            f'--chat {file} holds no list of messages: write [{{"role": "user", "content": "…"}}]'
+        )
+    return messages
+
+
+def _document(file: Path) -> str:
+    return _read(file, "--document", "a text file").strip()
+
+
+def _read(file: Path, option: str, expected: str) -> str:
+    if not file.is_file():
+        problem = "is not a file" if file.exists() else "does not exist"
+        raise UsageError(f"{option} {file} {problem}: give {expected}")
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise LoadError(f"{option} {file} could not be read ({error}): save it as UTF-8") from None
