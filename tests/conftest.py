@@ -1,4 +1,7 @@
+import io
 import os
+import sys
+import warnings
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -8,6 +11,8 @@ if not os.environ.get("ALTI_TEST_GPU"):  # set it for tests/test_gpu.py; the oth
 
 import pytest
 import torch
+
+from alti import cli
 
 import tiny
 
@@ -63,3 +68,23 @@ def server(tmp_path_factory):
     tiny.saved(folder, id2label=labels, label2id={label: i for i, label in labels.items()})
     with running(folder) as address:
         yield address
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """alti ARGUMENTS -> exit code, stdout, stderr"""
+
+    def run(*arguments, stdin=""):
+        monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+        warnings.simplefilter("default")
+        monkeypatch.setattr(sys, "argv", ["alti", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        monkeypatch.setenv("COLUMNS", "120")
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as stopped:
+            code = stopped.code or 0
+        return code, *capsys.readouterr()
+
+    return run

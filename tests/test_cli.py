@@ -1,18 +1,15 @@
 """The command line: results on stdout, talk on stderr, exit codes."""
 
-import io
 import json
 import re
 import shutil
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import pytest
 
 import alti
-from alti import cli
 
 import tiny
 
@@ -20,26 +17,6 @@ import tiny
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return str(tiny.saved(tmp_path_factory.mktemp("models") / "tiny-bert"))
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """alti ARGUMENTS -> exit code, stdout, stderr"""
-
-    def run(*arguments, stdin=""):
-        monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-        warnings.simplefilter("default")
-        monkeypatch.setattr(sys, "argv", ["alti", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
-        monkeypatch.setenv("COLUMNS", "120")
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as stopped:
-            code = stopped.code or 0
-        return code, *capsys.readouterr()
-
-    return run
 
 
 def test_explain(run, folder):
@@ -164,9 +141,9 @@ def test_a_bad_line_is_named_and_nothing_is_lost(run, folder):
         (
             ("explain", "-m", "FOLDER"),
             2,
-            "give either a TEXT (- for standard input) or --file FILE",
+            "give one of a TEXT (- for standard input), --file FILE or --chat FILE",
         ),
-        (("explain", "hi", "--file", "x", "-m", "FOLDER"), 2, "give either a TEXT"),
+        (("explain", "hi", "--file", "x", "-m", "FOLDER"), 2, "give one of a TEXT"),
         (("explain", "--file", "/no/file", "-m", "FOLDER"), 2, "--file /no/file does not exist"),
         (
             ("explain", "hi", "-m", "FOLDER", "--method", "lime"),

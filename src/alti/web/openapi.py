@@ -24,6 +24,8 @@ _SOURCE = {
         "special": {"type": "array", "items": {"type": "boolean"}},
         "groups": {"type": "array", "items": {"type": "object"}},
         "by": {"type": "string"},
+        "parts": {"type": "array", "items": {"type": "object"}},
+        "answer": _MAYBE_INTEGER,
         "cut": _STRINGS,
     },
     "additionalProperties": False,
@@ -36,6 +38,7 @@ _PREDICTION = {
         "probability": {"type": ["number", "null"]},
         "position": _MAYBE_INTEGER,
         "against": _MAYBE_INTEGER,
+        "of": _MAYBE_STRING,
     },
     "additionalProperties": False,
 }
