@@ -142,27 +142,29 @@ def _rows(attribution: Attribution, words: bool) -> list[str]:
     """The method and the text; further lines of the text are rows of their own."""
     lines = _lines(attribution, words)
     if "answer" in attribution.extra:
-        lines += _notes(attribution, Scale.of(attribution.scores.tolist()))[-1:]
+        lines += _notes(attribution, Scale.of(attribution.scores.tolist()), words=False)
     pairs = zip_longest([_method(attribution)], lines, fillvalue="")
     return _spaced([_row(left, text) for left, text in pairs])
 
 
 def _groups(attribution: Attribution) -> list[str]:
     """The method; then each group's name, its score in its shade, and its text."""
-    scale = Scale.of(attribution.scores.tolist())
-    low = max(min(attribution.scores.tolist(), default=0.0), 0.0)
+    scores = attribution.scores.tolist()
+    scale = Scale.of(scores)
+    low = max(min(scores, default=0.0), 0.0)  # if scores are signed, only positive ones are shaded
+    high = max(scores, default=0.0)
     rows = [_row(_method(attribution), f"by {attribution.source.by}")]
     for i in order_of(attribution):
-        score = float(attribution.scores[i])
-        box = _box(escaped(scale.number(score)), bin_of(score, low, scale.largest))
+        box = _box(escaped(scale.number(scores[i])), bin_of(scores[i], low, high))
         text = escaped(shortened(attribution.tokens[i], CUT))
         rows.append(_row(escaped(number_of(attribution.source, i)), rf"{box} {text}"))
     return _spaced(rows + [_row("", note) for note in _notes(attribution, scale)])
 
 
-def _notes(attribution: Attribution, scale: Scale) -> list[str]:
+def _notes(attribution: Attribution, scale: Scale, *, words: bool = True) -> list[str]:
     """What is not on the text, in grey."""
-    return [rf"{{\color{{gray}}{escaped(note)}}}" for note in notes(attribution, scale)]
+    left = notes(attribution, scale, words=words)
+    return [rf"{{\color{{gray}}{escaped(note)}}}" for note in left]
 
 
 def _method(attribution: Attribution) -> str:

@@ -89,7 +89,9 @@ def _scale_legend(attribution: Attribution, scale: Scale, style: Style) -> str:
 def legend(left: str, right: str, signed: bool, style: Style) -> str:
     """The colour ramp between two ends."""
     levels = range(-STEPS if signed else 4, STEPS + 1, 4)
-    ramp = "".join(style.painted("  ", level) for level in levels)
+    room = style.width - cells(left) - cells(right) - 4
+    step = "  " if 2 * len(levels) <= room else " "
+    ramp = "".join(style.painted(step, level) for level in levels)
     return f"{style.set(left, DIM)} {ramp} {style.set(right, DIM)}"
 
 

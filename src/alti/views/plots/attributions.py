@@ -53,6 +53,7 @@ from alti.views.said import (
 )
 
 BARS = 40  # the most tokens to show
+WIDTH = 4.5  # inches, enough for a title
 TITLE = 64  # characters of a title
 COLUMNS = 60  # the most tokens to show beside each other
 
@@ -70,7 +71,7 @@ def tokens(attribution: Attribution, *, words: bool = True, ax: Axes | None = No
     longest = LONGEST if is_text(view.source) else LONGEST_NAME
     names = [_name(view.source, int(i)) for i in shown]
     beside = inches(names, longest)
-    ax, (_, down) = axes(ax, 4.5, 0.21 * max(len(shown), 2), beside=beside)
+    ax, (_, down) = axes(ax, WIDTH, 0.21 * max(len(shown), 2), beside=beside)
     colours = [VERMILLION if score < 0 else BLUE for score in scores]
     ax.barh(np.arange(len(shown)), scores, height=0.7, color=colours)
     ax.set_ylim(max(len(shown), 1) - 0.4, -0.6)
@@ -176,7 +177,7 @@ def predictions(attributions: Attributions, *, words: bool = True, ax: Axes | No
     shown = _columns_of(every, array(view.source.special))
     names = [_column_name(view.source, int(i)) for i in shown]
     labels = [_row_name(each) for each in attributions]
-    across = min(max(2.2, 0.17 * len(names)), 14.0)
+    across = min(max(WIDTH, 0.17 * len(names)), 14.0)
     down = min(max(1.0, 0.17 * len(labels)), 12.0)
     ax, size = axes(ax, across, down, beside=inches(labels) + 0.3, below=inches(names) + 0.3)
     limits: Any = {"vmin": -1.0, "vmax": 1.0, "cmap": "RdBu", "aspect": "auto"}
@@ -418,6 +419,8 @@ def _titles(attribution: Attribution, remark: str = "") -> tuple[str, str]:
     chance = f"({chance})" if (chance := chance_of(attribution)) else ""
     longest = max(LONGEST, TITLE - 1 - len(chance))
     label = "" if attribution.label is None else literal(label_of(attribution), longest)
+    if "answer" in attribution.extra and not label.endswith("”"):
+        label = f"{label[:-2].rstrip()}…”"
     main = " ".join(filter(None, (label, chance)))
     second = [attribution.method, attribution.model, remark]
     if not main:
