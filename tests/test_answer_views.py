@@ -203,6 +203,16 @@ def test_what_is_on_no_word_is_said():
     assert said + on_words == pytest.approx(float(found("chat").total().scores.sum()), abs=2e-3)
 
 
+def test_the_last_row_of_a_comparison_is_what_is_in_no_word():
+    for result, name in (
+        (by_hand(), "special tokens"),
+        (found("chat"), "outside of the words"),
+        (found("chat").grouped("message"), "outside of the groups"),
+    ):
+        table = terminal.compare([result.total()], style=Style(NONE))
+        assert table.splitlines()[-1].startswith(f"{name}  ")
+
+
 def test_groups_are_listed_with_their_names():
     lines = shown(found("documents").grouped("document").total()).splitlines()
     assert "by document" in lines[0]

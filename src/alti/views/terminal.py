@@ -1,5 +1,6 @@
 """Results for a terminal: the user's text on coloured backgrounds, bars, or lists."""
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
@@ -9,7 +10,15 @@ from alti.model.attribution import Attribution, Attributions
 from alti.views.colours import Scale
 from alti.views.lines import body, for_label, headline, legend
 from alti.views.predictions import answer, several
-from alti.views.said import as_shown, by_words, is_text, method_of, name_of, outside_of
+from alti.views.said import (
+    as_shown,
+    by_words,
+    is_text,
+    method_of,
+    name_of,
+    outside_of,
+    special_total,
+)
 from alti.views.screen import (
     ALL,
     BOLD,
@@ -100,7 +109,7 @@ def _beside(name: str, text: list[str], margin: int, style: Style) -> Iterator[s
 
 
 def _table(attributions: Sequence[Attribution], style: Style, words: bool) -> str:
-    """A row for each word, a column for each method, and a last row for the special tokens.
+    """A row for each word, a column for each method, and a last row for what is in no word.
 
     Scores are divided by the ℓ1 norm over all tokens, so that methods can be compared.
     """
@@ -112,7 +121,7 @@ def _table(attributions: Sequence[Attribution], style: Style, words: bool) -> st
         )
     source = views[0].source
     names = [plain(name_of(source, i)) for i in range(len(source))]
-    names += [_rest_name(attributions[0])] if source.by != "token" else []
+    names += [_rest_name(attributions[0], views[0])] if source.by != "token" else []
     first = max(map(cells, names), default=0)
     head = " " * first
     rows = [padded(name, first) for name in names]
@@ -126,8 +135,12 @@ def _table(attributions: Sequence[Attribution], style: Style, words: bool) -> st
     return "\n".join([headline(attributions[0], style, method=False), head, *rows])
 
 
-def _rest_name(attribution: Attribution) -> str:
-    return "special tokens" if attribution.source.by == "token" else outside_of(attribution.source)
+def _rest_name(attribution: Attribution, view: Attribution) -> str:
+    """What the last row is of: special tokens alone, or template and line breaks with them."""
+    rest = view.extra.get("ungrouped", 0.0)
+    alone = math.isclose(special_total(attribution), rest, abs_tol=1e-6)
+    only_special = attribution.source.by == "token" and alone
+    return "special tokens" if only_special else outside_of(view.source)
 
 
 def _column(attribution: Attribution, view: Attribution) -> list[tuple[str, int]]:
