@@ -1,6 +1,7 @@
 """Answers of language models: given, generated, to chats and to questions about documents."""
 
 import copy
+import math
 import warnings
 from itertools import pairwise
 
@@ -109,6 +110,8 @@ def test_a_total_is_made_of_the_rows_or_in_one_pass(method, of):
     assert whole.probability == pytest.approx(
         torch.tensor([row.probability for row in rows]).double().prod().item()
     )
+    assert whole.extra["log_prob"] == pytest.approx(added.extra["log_prob"])
+    assert whole.extra["log_prob"] == pytest.approx(math.log(whole.probability))
     if method in ("absence", "gradient"):  # a norm of sums is no sum of norms
         assert (whole.scores - added.scores).abs().max() > 1e-6
     else:

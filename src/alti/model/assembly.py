@@ -12,7 +12,7 @@ from alti._errors import AltiError
 from alti.methods import Scores, Target, named
 from alti.methods.logits import require_finite
 from alti.model.answers import prompt_of
-from alti.model.attribution import Attribution, Attributions, Prediction, together
+from alti.model.attribution import Attribution, Attributions, Prediction, log_prob_of, together
 from alti.model.head import Head
 from alti.model.request import Request, Task
 from alti.model.source import Source
@@ -49,6 +49,7 @@ class Assembly:
         extra: list[dict[str, float]] = [{} for _ in range(task.count)]
         predictions = self._predictions(task, request, logits, extra)
         if request.total:
+            extra = [log_prob_of(source, predictions)]
             predictions = (together(source, predictions),)
         extra = [
             {**extra[k], **{name: float(values[row, k]) for name, values in scores.extra.items()}}

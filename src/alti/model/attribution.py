@@ -288,6 +288,7 @@ class Attributions(_Views):
         rows = self._through_answer() if through_answer else self.scores
         ungrouped = [one["ungrouped"] for one in self.extra if "ungrouped" in one]
         extra = {"ungrouped": sum(ungrouped) / (len(self) if mean else 1)} if ungrouped else {}
+        extra |= log_prob_of(self.source, self.predictions)
         prediction = together(self.source, self.predictions)
         return self._one(prediction, rows.mean(0) if mean else rows.sum(0), extra)
 
@@ -397,6 +398,14 @@ def together(source: Source, predictions: Sequence[Prediction]) -> Prediction:
         return Prediction(label=f"{len(predictions)} predictions", of=of)
     chances = [one.probability for one in predictions if one.probability is not None]
     return Prediction(label=source.texts[1], probability=math.prod(chances), of=of)
+
+
+def log_prob_of(source: Source, predictions: Sequence[Prediction]) -> dict[str, float]:
+    """The logarithm of an answer's probability, which itself is 0 for a long one."""
+    chances = [one.probability for one in predictions]
+    if source.answer is None or not all(chances):
+        return {}
+    return {"log_prob": sum(math.log(chance) for chance in chances if chance)}
 
 
 def _added_up(scores: Tensor, groups: Sequence[list[int]]) -> tuple[Tensor, Tensor]:

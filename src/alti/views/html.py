@@ -8,28 +8,42 @@ from pathlib import Path
 
 from alti._characters import visible
 from alti._errors import UsageError
-from alti.model.attribution import Attribution
+from alti.model.attribution import Attribution, Attributions
 from alti.views.colours import DARK, LIGHT, STEPS, Scale, paint
-from alti.views.segments import (
-    Piece,
+from alti.views.said import (
+    Ranked,
     Shown,
+    by_words,
     chance_of,
     cut_note,
-    grouped_by_text,
+    is_text,
     label_of,
     method_of,
-    passages,
-    scale_of,
-    special_note,
+    notes,
+    number_of,
+    order_of,
+    probability_of,
+    sections,
+    shortened,
+    side_of,
+    strongest,
+    token_of,
+    unit_of,
+    whole_answer,
 )
+from alti.views.segments import Piece, passages, scale_of
 
 THEMES = ("light", "dark")
+MOST = 3  # words that a token of an answer rests on
+LONGEST = 300  # characters of a group's text
+_WIDTHS = range(1, STEPS + 1)  # of bars
 
 
 def _style_sheet() -> str:
-    """html.css, a class for each level, and the two colour ramps of the legend."""
+    """html.css, classes for levels and for the widths of bars, and the legend's two ramps."""
     rules = [(Path(__file__).parent / "html.css").read_text(encoding="utf-8")]
     rules += [_level_rule(level) for level in range(-STEPS, STEPS + 1) if level]
+    rules += [f".alti .alti-w{step} {{ width: {100 * step / STEPS:g}%; }}" for step in _WIDTHS]
     rules += [_ramp_rule("alti-ramp", 0), _ramp_rule("alti-both", -STEPS)]
     return "\n".join(rules) + "\n"
 
@@ -80,8 +94,8 @@ def page(
         raise UsageError(
             f"theme {theme!r} does not exist: choose light or dark, or None for the reader's own"
         )
-    groups = grouped_by_text(attributions)
-    name = title or (_title(groups[0]) if len(groups) == 1 else f"{len(groups)} texts explained")
+    shown = sections(attributions)
+    name = title or (_title(shown[0]) if len(shown) == 1 else f"{len(shown)} texts explained")
     digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     return f"""<!doctype html>
@@ -105,22 +119,27 @@ def page(
 
 def fragment(attributions: Shown, *, words: bool = True) -> str:
     """A section for each text, for a page that includes STYLE. It opens with words or tokens."""
-    return "\n".join(_section(group, words) for group in grouped_by_text(attributions))
+    return "\n".join(
+        _answer(each, words) if isinstance(each, Attributions) else _section(each, words)
+        for each in sections(attributions)
+    )
 
 
-def _title(group: list[Attribution]) -> str:
+def _title(shown: Attributions | list[Attribution]) -> str:
+    group = [whole_answer(shown)] if isinstance(shown, Attributions) else shown
     parts = (label_of(group[0]), ", ".join(map(method_of, group)), group[0].model)
     return " · ".join(filter(None, parts))
 
 
-def _section(group: list[Attribution], words: bool) -> str:
-    """One text, explained once or several times."""
+def _section(group: list[Attribution], words: bool, below: str = "") -> str:
+    """One text, explained once or several times, and what is to be said below it."""
     first = group[0]
     alone = len(group) == 1
     same_prediction = len({(each.label, chance_of(each)) for each in group}) == 1
     same_model = len({each.model for each in group}) == 1
     by = [
         method_of(first) if alone else "",
+        unit_of(first) if alone else "",
         first.model if same_model else "",
         cut_note(first),
     ]
@@ -128,15 +147,62 @@ def _section(group: list[Attribution], words: bool) -> str:
         _row(each, named=not alone, predicted=not same_prediction, model=not same_model)
         for each in group
     )
-    checked = "" if words else " checked"
+    switch = _switch(words) if any(is_text(each.source) for each in group) else ""
     return f"""<section class="alti" aria-label="Explanation">
 <header>
 {_prediction(first) if same_prediction else ""}
 {f'<p class="alti-by">{_escaped(" · ".join(filter(None, by)))}</p>' if any(by) else ""}
-<label class="alti-switch"><input type="checkbox"{checked}>tokens</label>
+{switch}
 </header>
-{rows}
+{rows}{below}
 </section>"""
+
+
+def _switch(words: bool) -> str:
+    checked = "" if words else " checked"
+    return f'<label class="alti-switch"><input type="checkbox"{checked}>tokens</label>'
+
+
+def _answer(attributions: Attributions, words: bool) -> str:
+    """What a whole answer rests on in its prompt, then its tokens one by one."""
+    if is_text(attributions.source):
+        both = ((by_words(attributions), "words"), (attributions, "tokens"))
+        tables = "\n".join(
+            f'<div class="alti-{kind}">\n{_tokens(view)}\n</div>' for view, kind in both
+        )
+    else:
+        tables = _tokens(attributions)
+    return _section([whole_answer(attributions)], words, f"\n{tables}")
+
+
+def _tokens(view: Attributions) -> str:
+    """A row for each token of an answer: its probability and what it rests on most."""
+    ranked = [strongest(each, MOST) for each in view]
+    scale = Scale.of(each.score for row in ranked for each in row)
+    rows = "\n".join(_token(each, row, scale) for each, row in zip(view, ranked, strict=True))
+    own = any(each.answer for row in ranked for each in row)
+    note = "<small>…: the answer so far</small>" if own else ""
+    return f"""<div class="alti-wide"><table class="alti-answer">
+<thead><tr><th scope="col">token</th><th scope="col">p</th>
+<th scope="col" colspan="{MOST}">rests most on{note}</th></tr></thead>
+<tbody>
+{rows}
+</tbody>
+</table></div>"""
+
+
+def _token(attribution: Attribution, ranked: list[Ranked], scale: Scale) -> str:
+    cells = "".join(f"<td>{_ranked(each, scale)}</td>" for each in ranked)
+    chance = probability_of(attribution.probability or 0.0)
+    token = _escaped(token_of(attribution).replace("\n", "␊"))
+    return f'<tr><th scope="row" dir="auto">{token}</th><td>{chance}</td>{cells}</tr>'
+
+
+def _ranked(each: Ranked, scale: Scale) -> str:
+    """A word on the colour of its score, and the score."""
+    name = _escaped(("…" if each.answer else "") + shortened(each.name, 24))
+    colour = class_of(scale.level(each.score))
+    return f'<span class="{colour}" dir="auto">{name}</span>{_number(scale, each.score)}'
 
 
 def _prediction(attribution: Attribution) -> str:
@@ -155,18 +221,43 @@ def _row(attribution: Attribution, *, named: bool, predicted: bool, model: bool)
     name = ""
     if named:
         name = f'<h3 class="alti-name">{_escaped(method_of(attribution))}{below}</h3>\n'
-    views = f"{_view(attribution, words=True)}\n{_view(attribution, words=False)}"
+    if is_text(attribution.source):
+        views = f"{_view(attribution, words=True)}\n{_view(attribution, words=False)}"
+    else:
+        views = _groups(attribution)
     return f'<div class="alti-row">\n{name}<div class="alti-view">\n{views}\n</div>\n</div>'
 
 
+def _groups(attribution: Attribution) -> str:
+    """A row for each group: its name, score, bar and text; the highest first if there are many."""
+    scale = Scale.of(attribution.scores.tolist())
+    rows = "\n".join(_group(attribution, i, scale) for i in order_of(attribution))
+    left = _rest(notes(attribution, scale))
+    below = f'\n<p class="alti-legend">{left}</p>' if left else ""
+    return f'<table class="alti-groups">\n<tbody>\n{rows}\n</tbody>\n</table>{below}'
+
+
+def _group(attribution: Attribution, i: int, scale: Scale) -> str:
+    score = float(attribution.scores[i])
+    level = scale.level(score)
+    look = f"alti-bar alti-w{abs(level)} {class_of(STEPS if level > 0 else -STEPS)}"
+    bar = f'<span class="{look}"></span>' if level else ""
+    name = _escaped(number_of(attribution.source, i))
+    text = _escaped(shortened(attribution.tokens[i], LONGEST))
+    return (
+        f'<tr><th scope="row">{name}</th><td>{_number(scale, score)}</td><td>{bar}</td>'
+        f'<td dir="auto">{text}</td></tr>'
+    )
+
+
 def _view(attribution: Attribution, *, words: bool) -> str:
-    label = label_of(attribution)
+    label = side_of(attribution)
     shown = passages(attribution, words=words)
     scale = scale_of(attribution, shown)
     texts = "\n".join(_text(passage, scale, label) for passage in shown)
-    note = special_note(attribution, scale).replace("-", "−") if words else ""
+    left = _rest(notes(attribution, scale, words=words))
     kind = "words" if words else "tokens"
-    return f'<div class="alti-{kind}">\n{texts}\n{_legend(scale, label, note)}\n</div>'
+    return f'<div class="alti-{kind}">\n{texts}\n{_legend(scale, label, left)}\n</div>'
 
 
 def _text(passage: list[Piece], scale: Scale, label: str) -> str:
@@ -215,8 +306,12 @@ def _special(piece: Piece, scale: Scale) -> str:
     return f'<span class="alti-special alti-added" {attributes}></span>'
 
 
-def _legend(scale: Scale, label: str, note: str) -> str:
-    rest = f'<span class="alti-rest">{note}</span>' if note else ""
+def _rest(left: list[str]) -> str:
+    """What is not on the text."""
+    return "".join(f'<span class="alti-rest">{note.replace("-", "−")}</span>' for note in left)
+
+
+def _legend(scale: Scale, label: str, rest: str) -> str:
     if not scale.largest:
         return f'<p class="alti-legend">every score is 0{rest}</p>'
     high = _number(scale, scale.largest)

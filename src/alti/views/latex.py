@@ -11,21 +11,26 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import zip_longest
 
-from alti.model.attribution import Attribution
-from alti.views.colours import WHITE, painted
-from alti.views.segments import (
-    Piece,
+from alti.model.attribution import Attribution, Attributions
+from alti.views.colours import WHITE, Scale, painted
+from alti.views.said import (
     Shown,
     chance_of,
-    grouped_by_text,
+    is_text,
     label_of,
     method_of,
-    passages,
-    scores_of,
+    notes,
+    number_of,
+    order_of,
+    sections,
+    shortened,
+    whole_answer,
 )
+from alti.views.segments import Piece, passages, scores_of
 
 BINS = ("FFFFFF", "D0E1F2", "94C4DF", "4A98C9", "1764AB")  # the paper's, a fifth of the range each
 LONGEST = 24  # characters in one coloured box, inside which LaTeX cannot break a line
+CUT = 70  # characters of a group's text
 FULL = 500  # words and spaces in one row, inside which LaTeX cannot break a page
 
 # A hyphen or a comma would form a ligature with the next one.
@@ -62,6 +67,7 @@ _INVISIBLE = "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufe0e\ufe0f\ufeff"
 _CYRILLIC = re.compile("[Ѐ-џҐґ]")
 _CJK = {"gbsn": "gb2312", "bsmi": "big5", "mj": "euc_kr"}  # LaTeX fonts and their character sets
 
+_RATHER = r"\textrm{ rather than }"
 _MACROS = r"""
 % Needs \usepackage[T1]{fontenc} and \usepackage{xcolor}.
 COLOURS
@@ -109,14 +115,17 @@ def table(attributions: Shown, *, words: bool = True) -> str:
 
 def _table(attributions: Shown, environment: str, words: bool) -> str:
     rows: list[str] = []
-    for group in grouped_by_text(attributions):
+    for shown in sections(attributions):
+        group = [whole_answer(shown)] if isinstance(shown, Attributions) else shown
         if rows:
             rows.append(r"\noalign{\medskip}")
         if head := _head(group[0]):
             cell = rf"\multicolumn{{2}}{{@{{}}p{{\linewidth}}@{{}}}}{{\raggedright {head}}}"
             rows.append(rf"{cell}\tabularnewline[2pt]")
         for attribution in group:
-            rows += _rows(attribution, words)
+            rows += (
+                _rows(attribution, words) if is_text(attribution.source) else _groups(attribution)
+            )
     columns = r"{@{}p{0.2\linewidth}@{\hspace{0.02\linewidth}}p{0.78\linewidth}@{}}"
     body = "\n".join(rows)
     return f"{_MACROS.lstrip()}\\begin{{{environment}}}{columns}\n{body}\n\\end{{{environment}}}\n"
@@ -124,21 +133,54 @@ def _table(attributions: Shown, environment: str, words: bool) -> str:
 
 def _head(attribution: Attribution) -> str:
     label = rf"\textbf{{{escaped(label_of(attribution))}}}" if attribution.label else ""
-    chance = f"(${chance_of(attribution)}$)" if chance_of(attribution) else ""
+    chance = chance_of(attribution).replace("log p", r"\log p")
+    chance = f"(${chance.replace('rather than', _RATHER)}$)" if chance else ""
     return " ".join(filter(None, (label, chance)))
 
 
 def _rows(attribution: Attribution, words: bool) -> list[str]:
     """The method and the text; further lines of the text are rows of their own."""
+    lines = _lines(attribution, words)
+    if "answer" in attribution.extra:
+        lines += _notes(attribution, Scale.of(attribution.scores.tolist()), words=False)
+    pairs = zip_longest([_method(attribution)], lines, fillvalue="")
+    return _spaced([_row(left, text) for left, text in pairs])
+
+
+def _groups(attribution: Attribution) -> list[str]:
+    """The method; then each group's name, its score in its shade, and its text."""
+    scores = attribution.scores.tolist()
+    scale = Scale.of(scores)
+    low = max(min(scores, default=0.0), 0.0)  # if scores are signed, only positive ones are shaded
+    high = max(scores, default=0.0)
+    rows = [_row(_method(attribution), f"by {attribution.source.by}")]
+    for i in order_of(attribution):
+        box = _box(escaped(scale.number(scores[i])), bin_of(scores[i], low, high))
+        text = escaped(shortened(attribution.tokens[i], CUT))
+        rows.append(_row(escaped(number_of(attribution.source, i)), rf"{box} {text}"))
+    return _spaced(rows + [_row("", note) for note in _notes(attribution, scale)])
+
+
+def _notes(attribution: Attribution, scale: Scale, *, words: bool = True) -> list[str]:
+    """What is not on the text, in grey."""
+    left = notes(attribution, scale, words=words)
+    return [rf"{{\color{{gray}}{escaped(note)}}}" for note in left]
+
+
+def _method(attribution: Attribution) -> str:
     method = escaped(method_of(attribution))
     for mark in (r"\_", ":"):
         method = method.replace(mark, rf"{mark}\allowbreak{{}}")
-    rows = [
-        rf"\raggedright {left} & \raggedright {text}\tabularnewline"
-        for left, text in zip_longest([method], _lines(attribution, words), fillvalue="")
-    ]
-    rows[-1] += "[4pt]"
-    return rows
+    return method
+
+
+def _row(left: str, right: str) -> str:
+    return rf"\raggedright {left} & \raggedright {right}\tabularnewline"
+
+
+def _spaced(rows: list[str]) -> list[str]:
+    """Rows with a little space below the last one."""
+    return [*rows[:-1], f"{rows[-1]}[4pt]"]
 
 
 def _lines(attribution: Attribution, words: bool) -> list[str]:
@@ -180,10 +222,15 @@ def _piece(piece: Piece, joined: bool, low: float, high: float) -> str:
         words = " ".join(escaped(word) for word in text.split())
         return rf" {{\color{{gray}}{words}}} " if words else "\n"
     number = bin_of(piece.score, low, high)
-    ink = "white" if painted(f"#{BINS[number]}").ink == WHITE else "black"
-    boxes = [rf"\altiword{{{number}}}{{{ink}}}{{{text}}}" for text in _chunks(piece.text)]
+    boxes = [_box(text, number) for text in _chunks(piece.text)]
     start = r"\allowbreak" if joined and _breakable(piece.text) else ""
     return start + "\\allowbreak\n".join(boxes)
+
+
+def _box(text: str, number: int) -> str:
+    """A word or a number on one of the shades."""
+    ink = "white" if painted(f"#{BINS[number]}").ink == WHITE else "black"
+    return rf"\altiword{{{number}}}{{{ink}}}{{{text}}}"
 
 
 def _breakable(text: str) -> bool:

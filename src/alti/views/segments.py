@@ -1,14 +1,11 @@
 """The user's text cut into scored pieces: what every view shows."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from alti._errors import UsageError
-from alti.model.attribution import Attribution, Attributions
+from alti.model.attribution import Attribution
 from alti.model.words import Span, stripped
 from alti.views.colours import Scale
-
-Shown = Attribution | Attributions | Sequence[Attribution]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,65 +92,3 @@ def _pieces(
         at = end
     if text[at:]:
         yield Piece(text[at:])
-
-
-def method_of(attribution: Attribution) -> str:
-    """The method and its options, as written on the command line: alti:p=2."""
-    options = (f"{name}={value}" for name, value in attribution.options.items())
-    return ":".join([attribution.method, *options])
-
-
-def label_of(attribution: Attribution) -> str:
-    """The label, quoted if it starts or ends with a space; empty if the model has no head."""
-    label = attribution.label or ""
-    return label if label.strip() == label else repr(label)
-
-
-def chance_of(attribution: Attribution) -> str:
-    """The probability, or the value of a regression, as views show it; empty if there is none."""
-    probability = attribution.probability
-    if probability is not None:
-        digits = ".3f" if probability >= 0.0005 else ".0e"
-        return f"p = {probability:{digits}}"
-    if "value" in attribution.extra:
-        return f"= {attribution.extra['value']:.4g}"
-    return ""
-
-
-def special_total(attribution: Attribution) -> float:
-    """The sum of the special tokens' scores, which the word view does not show."""
-    return float(attribution.scores[attribution.special].sum())
-
-
-def special_note(attribution: Attribution, scale: Scale) -> str:
-    """The same as a line below a word view; empty if it is negligible."""
-    total = special_total(attribution)
-    if abs(total) < 0.0005 * (scale.largest or 1.0):
-        return ""
-    return f"special tokens {scale.number(total)}"
-
-
-def cut_note(attribution: Attribution) -> str:
-    """How much of the text was truncated; empty if nothing was."""
-    return f"cut: {sum(map(len, attribution.cut))} characters" if attribution.cut else ""
-
-
-def grouped_by_text(attributions: Shown) -> list[list[Attribution]]:
-    """One or more attributions in groups: consecutive ones that explain the same text."""
-    if isinstance(attributions, Attribution):
-        attributions = [attributions]
-    if isinstance(attributions, Attributions):
-        attributions = list(attributions)
-    if not attributions:
-        raise UsageError("there is nothing to show: give at least one attribution")
-    groups: list[list[Attribution]] = []
-    for attribution in attributions:
-        if groups and _texts(groups[-1][0]) == _texts(attribution):
-            groups[-1].append(attribution)
-        else:
-            groups.append([attribution])
-    return groups
-
-
-def _texts(attribution: Attribution) -> tuple[str, str | None]:
-    return attribution.text, attribution.text_pair

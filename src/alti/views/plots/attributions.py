@@ -14,10 +14,13 @@ from numpy.typing import NDArray
 
 from alti._errors import UsageError
 from alti.model.attribution import Attribution, Attributions
+from alti.model.source import Source
 from alti.views.plots.look import (
     BLUE,
     FAINT,
     INK,
+    LONGEST,
+    LONGEST_NAME,
     MUTED,
     VERMILLION,
     WATER,
@@ -35,35 +38,65 @@ from alti.views.plots.look import (
     title,
     typeface,
 )
-from alti.views.segments import chance_of, label_of
+from alti.views.said import (
+    SO_FAR,
+    as_shown,
+    by_words,
+    chance_of,
+    is_answer,
+    is_text,
+    label_of,
+    number_of,
+    side_of,
+    token_of,
+    whole_answer,
+)
 
 BARS = 40  # the most tokens to show
+WIDTH = 4.5  # inches, enough for a title
+TITLE = 64  # characters of a title
+COLUMNS = 60  # the most tokens to show beside each other
 
 
 def tokens(attribution: Attribution, *, words: bool = True, ax: Axes | None = None) -> Axes:
-    """A bar for each word (or token) in order: blue is for the label, vermillion against it.
+    """A bar for each word (token, group) in order: blue is for the label, vermillion against it.
 
     If there are more than 40, only the largest scores are shown, sorted and without special tokens.
     """
-    view = attribution.words() if words else attribution
+    attribution = as_shown(attribution)
+    view = by_words(attribution, words)
     every = array(view.scores)
     shown = np.arange(len(every)) if len(every) <= BARS else _largest(every, array(view.special))
     scores = every[shown]
-    names = [view.tokens[i] for i in shown]
-    ax, (_, down) = axes(ax, 4.5, 0.21 * max(len(shown), 2), beside=inches(names))
+    longest = LONGEST if is_text(view.source) else LONGEST_NAME
+    names = [_name(view.source, int(i)) for i in shown]
+    beside = inches(names, longest)
+    ax, (_, down) = axes(ax, WIDTH, 0.21 * max(len(shown), 2), beside=beside)
     colours = [VERMILLION if score < 0 else BLUE for score in scores]
     ax.barh(np.arange(len(shown)), scores, height=0.7, color=colours)
     ax.set_ylim(max(len(shown), 1) - 0.4, -0.6)
     bare(ax)
-    name(ax.yaxis, names, down)
+    name(ax.yaxis, names, down, longest=longest)
     _write_scores(ax, scores, down)
     if (every < 0).any():
-        _name_sides(ax, attribution.label)
-    selection = ""
-    if len(shown) < len(every):
-        selection = f"the {len(shown)} largest of {len(every)} scores"
-    title(ax, *_titles(attribution, selection))
+        _name_sides(ax, None if attribution.label is None else side_of(attribution))
+    title(ax, *_titles(attribution, _remark(attribution, len(shown), len(every))))
     return ax
+
+
+def _name(source: Source, i: int) -> str:
+    """A word or token; the name of a larger group and how it begins."""
+    if is_text(source):
+        return source.tokens[i]
+    return f"{number_of(source, i)}: {' '.join(source.tokens[i].split())}"
+
+
+def _remark(attribution: Attribution, shown: int, every: int) -> str:
+    """What the bars are not: smaller scores, and the tokens of an answer."""
+    remarks = [f"the {shown} largest of {every} scores"] if shown < every else []
+    if "answer" in attribution.extra:
+        remarks.append(f"{SO_FAR} {attribution.extra['answer']:.3f}".replace("-", "−"))
+    return " · ".join(remarks)
 
 
 def _largest(scores: Array, special: Array) -> NDArray[np.intp]:
@@ -134,26 +167,64 @@ def matrix(
 
 
 def predictions(attributions: Attributions, *, words: bool = True, ax: Axes | None = None) -> Axes:
-    """A row for each prediction, a column for each word (or token): blue is for it.
+    """A row for each prediction, a column for each word (token, group): blue is for it.
 
-    Rows are divided by their largest score, so that weak predictions can be read too.
+    Rows are divided by their largest score, so that weak predictions can be read too. If there are
+    more than 60 columns, only the largest are shown. A line is where an answer begins.
     """
-    view = attributions.words() if words and not attributions.source.groups else attributions
-    every = array(view.scores)
-    largest = np.abs(every).max(axis=1, keepdims=True).clip(min=1e-30)
-    names = view.source.tokens
-    labels = [label_of(each) or f"position {each.position}" for each in attributions]
-    across = min(max(2.2, 0.17 * len(names)), 14.0)
+    view = by_words(attributions, words)
+    every = _relative(array(view.scores), array(view.source.special))
+    shown = _columns_of(every, array(view.source.special))
+    names = [_column_name(view.source, int(i)) for i in shown]
+    labels = [_row_name(each) for each in attributions]
+    across = min(max(WIDTH, 0.17 * len(names)), 14.0)
     down = min(max(1.0, 0.17 * len(labels)), 12.0)
     ax, size = axes(ax, across, down, beside=inches(labels) + 0.3, below=inches(names) + 0.3)
     limits: Any = {"vmin": -1.0, "vmax": 1.0, "cmap": "RdBu", "aspect": "auto"}
-    ax.imshow(every / largest, interpolation="nearest", **limits)
+    ax.imshow(every[:, shown], interpolation="nearest", **limits)
     bare(ax)
     name(ax.yaxis, labels, size[1])
     name(ax.xaxis, names, size[0], upright=True)
-    kind = f"{attributions.method}, each row divided by its largest score"
-    title(ax, f"{len(attributions)} predictions", kind)
+    if view.source.answer is not None:
+        begins = int((shown < view.source.answer).sum()) - 0.5
+        ax.axvline(begins, color=MUTED, linewidth=0.8)
+    title(ax, *_titles_of(attributions, len(shown), every.shape[1]))
     return ax
+
+
+def _relative(scores: Array, special: Array) -> Array:
+    """Each row divided by its largest score; those of special tokens do not count."""
+    ranked = np.abs(scores[:, special == 0])
+    largest: Array = ranked.max(axis=1, keepdims=True, initial=1e-30)
+    return scores / largest
+
+
+def _columns_of(rows: Array, special: Array) -> NDArray[np.intp]:
+    """All columns; of many, those with the largest scores of any row, in the order of the text."""
+    if rows.shape[1] <= COLUMNS:
+        return np.arange(rows.shape[1])
+    ranked = np.flatnonzero(special == 0)
+    best = np.abs(rows[:, ranked]).max(axis=0)
+    return np.sort(ranked[np.argsort(-best, kind="stable")[:COLUMNS]])
+
+
+def _column_name(source: Source, i: int) -> str:
+    return source.tokens[i] if is_text(source) else source.groups[i].name
+
+
+def _row_name(attribution: Attribution) -> str:
+    if attribution.source.answer is not None:
+        return token_of(attribution).strip(" ")
+    return label_of(attribution) or f"position {attribution.position}"
+
+
+def _titles_of(attributions: Attributions, shown: int, every: int) -> tuple[str, str]:
+    """What is predicted, and below it how the rows are to be read."""
+    rows = "each row divided by its largest score"
+    some = f" · the {shown} largest of {every} columns" if shown < every else ""
+    if attributions.source.answer is not None:
+        return _titles(whole_answer(attributions), rows + some)
+    return f"{len(attributions)} predictions", f"{attributions.method}, {rows}{some}"
 
 
 def layers(
@@ -265,6 +336,8 @@ def graph(attribution: Attribution, *, threshold: float = 0.05, ax: Axes | None 
     """
     if not 0 <= threshold <= 1:
         raise UsageError(f"threshold = {threshold!r} is not a share of a row: give 0 to 1")
+    if is_answer(attribution):
+        raise UsageError("a graph is of one prediction: plot that of one token of the answer")
     maps = _shares(_maps(attribution, True))
     names = attribution.tokens
     width = min(2.0 + 0.8 * len(maps), 11.0)
@@ -343,10 +416,13 @@ def _collection(lines: Array, widths: Array, colour: str, alphas: Array) -> Line
 
 def _titles(attribution: Attribution, remark: str = "") -> tuple[str, str]:
     """The prediction, and below it the method, the model and a remark."""
-    label = "" if attribution.label is None else literal(label_of(attribution))
-    chance = chance_of(attribution)
-    main = " ".join(filter(None, (label, f"({chance})" if chance else "")))
+    chance = f"({chance})" if (chance := chance_of(attribution)) else ""
+    longest = max(LONGEST, TITLE - 1 - len(chance))
+    label = "" if attribution.label is None else literal(label_of(attribution), longest)
+    if "answer" in attribution.extra and not label.endswith("”"):
+        label = f"{label[:-2].rstrip()}…”"
+    main = " ".join(filter(None, (label, chance)))
     second = [attribution.method, attribution.model, remark]
     if not main:
         main = second.pop(0)
-    return literal(main, 60), literal(" · ".join(filter(None, second)), 100)
+    return literal(main, TITLE), literal(" · ".join(filter(None, second)), 100)
