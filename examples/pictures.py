@@ -48,7 +48,7 @@ def in_a_terminal(results: list[alti.Attribution], file: Path) -> None:
     screenshot(page.replace("<body", '<body style="margin: 24px"'), file, width=960)
 
 
-def screenshot(page: str, file: Path, width: int = 860) -> None:
+def screenshot(page: str, file: Path, width: int = 860, height: int = 1000) -> None:
     """A web page as a picture, without the empty space around it."""
     chromium = shutil.which("chromium")
     if chromium is None:
@@ -58,7 +58,7 @@ def screenshot(page: str, file: Path, width: int = 860) -> None:
         shot = [
             f"--screenshot={folder}/page.png",
             f"--user-data-dir={folder}/user",
-            f"--window-size={width},1000",
+            f"--window-size={width},{height}",
         ]
         scale = "--force-device-scale-factor=1.5"
         subprocess.run(

@@ -587,6 +587,9 @@ def test_documents_are_groups_of_the_prompt(template):
         "the plot",
     )
     assert found.grouped("document").total().label == " the plot"
+    ranked = [text for text, _ in found.grouped("sentence").total().top(9)]
+    assert sorted(ranked) == sorted(sentences[:-1])  # of the prompt alone
+    assert len(found.total().top(999)) < len(found[-1].top(999))
 
 
 def test_documents_in_a_template_of_the_users():

@@ -349,3 +349,20 @@ def test_a_loaded_model_with_graphs():
         assert other.probability == first.probability
     plain = alti.load(device="cuda").explain(text)
     torch.testing.assert_close(first.scores, plain.scores, rtol=0, atol=HALF_PRECISION)
+
+
+@pytest.mark.parametrize("graphs", [False, True])
+@pytest.mark.parametrize("method", ["alti", "absence", "linear", "input_x_gradient", "occlusion"])
+def test_an_answer_on_a_gpu_is_that_of_a_cpu(method, graphs):
+    network = tiny.build("mistral", "AutoModelForCausalLM", dtype=torch.float32)
+    question = {"ids": [7, 12, 9, 33, 21, 8], "answer_ids": [14, 40, 5, 9], "method": method}
+    expected = alti.Model(network, None).explain(**question)
+    model = alti.Model(network.cuda(), None, graphs=graphs)
+    for _ in range(3 if graphs else 1):  # recorded the second time
+        found = model.explain(**question)
+        largest = float(expected.scores.abs().max())
+        atol = HALF_PRECISION if method == "alti" else 1e-3 * largest
+        torch.testing.assert_close(found.scores, expected.scores, rtol=0, atol=atol)
+        whole = model.explain(**question, total=True)
+        assert whole.scores.isfinite().all()
+    assert len(model.explain(ids=[7, 12, 9], generate=3, method=method)) == 3

@@ -9,6 +9,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+from transformers import AutoTokenizer
 
 import alti
 
@@ -181,14 +182,29 @@ def test_functions_are_short():
     assert lengths[longest] <= 60, longest
 
 
-def test_the_code_of_the_readme_runs(tmp_path, monkeypatch, capsys):
-    folder = tiny.saved(tmp_path / "model")
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+def models_by_name(folder: Path) -> dict[str, Path]:
+    """A tiny model for each name that the documents load: a language model where it is one."""
+    writer = tiny.saved(folder / "writer", "gpt2", "AutoModelForCausalLM", n_positions=400)
+    tokenizer = AutoTokenizer.from_pretrained(writer)
+    tokenizer.chat_template = "{% for m in messages %}[CLS]{{ m['content'] }}[SEP]{% endfor %}"
+    tokenizer.save_pretrained(writer)
+    return {"SmolLM2": writer, "": tiny.saved(folder / "reader")}
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/answers.md"])
+def test_the_code_of_the_documents_runs(page, tmp_path, monkeypatch, capsys):
+    folders = models_by_name(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     assert blocks
     monkeypatch.chdir(tmp_path)
+
+    def local(match: re.Match[str]) -> str:
+        folder = next(path for name, path in folders.items() if name in match[1])
+        return f"alti.load({str(folder)!r})"
+
     for block in blocks:
-        code = re.sub(r'alti\.load\("[^"]+"\)', f"alti.load({str(folder)!r})", block)
-        exec(compile(code, "README.md", "exec"), {})
+        code = re.sub(r'alti\.load\("([^"]+)"\)', local, block)
+        exec(compile(code, page, "exec"), {})
     assert capsys.readouterr().out
 
 

@@ -133,11 +133,14 @@ class Attribution(_Views):
         return self.tokens[index], float(self.scores[index])
 
     def top(self, k: int = 5) -> list[tuple[str, float]]:
-        """The k tokens (or groups) with the highest scores; special tokens are not ranked."""
+        """The k tokens (or groups) with the highest scores.
+
+        Special tokens are not ranked, nor is an answer that is explained as a whole: its prompt is.
+        """
         if k < 0:
             raise UsageError(f"k = {k} is not a number of tokens: give 0 or more")
-        ranked = self.scores.masked_fill(self.special, -torch.inf)
-        order = ranked.argsort(descending=True, stable=True).tolist()
+        end = self.source.answer if self.target is None else None
+        order = self.scores[:end].argsort(descending=True, stable=True).tolist()
         return [self[i] for i in order if not self.special[i]][:k]
 
     def grouped(self, by: By) -> Self:

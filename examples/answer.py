@@ -1,0 +1,35 @@
+"""Make the output of docs/answers.md and the picture of the README again (needs chromium).
+
+python examples/answer.py FOLDER     FOLDER: SmolLM2-135M-Instruct
+"""
+
+import sys
+
+from pictures import IMAGES, screenshot
+
+import alti
+
+QUESTION = "When was the Eiffel Tower finished?"
+DOCUMENTS = [
+    "The Eiffel Tower was finished in 1889. It was built for a world's fair in Paris, and it is "
+    "330 metres tall.",
+    "Big Ben is the name of a bell in London. The tower that holds it was finished in 1859.",
+    "The Statue of Liberty stands in New York. It was a gift of the people of France.",
+]
+
+
+def main(folder: str) -> None:
+    model = alti.load(folder, device="cpu")
+    model.name = "SmolLM2-135M-Instruct"
+    found = model.explain(QUESTION, documents=DOCUMENTS, generate=24, method="absence")
+    print(found)
+    print(found.grouped("sentence"))
+    print(found.grouped("document").total())
+    screenshot(alti.html.page(found, theme="light"), IMAGES / "answer.png", height=1500)
+    print(model.explain("The capital of France is", answer=" Paris, of course."))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    main(sys.argv[1])
