@@ -205,6 +205,21 @@ def test_half_precision_and_grouped_heads():
         assert torch.corrcoef(stacked)[0, 1] > 0.97
 
 
+def test_an_adapter_is_read_through_itself():
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(r=2, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+    network = tiny.build("llama", "AutoModelForCausalLM", dtype=torch.float32)
+    plain = Model(copy.deepcopy(network), None).explain(ids=PROMPT, answer_ids=ANSWER)
+    model = Model(peft.get_peft_model(network, config).eval(), None)
+    for method in ("alti", "absence"):
+        found = model.explain(ids=PROMPT, answer_ids=ANSWER, method=method)
+        alone = model.explain(ids=PROMPT + ANSWER[:2], target=ANSWER[2], method=method)
+        limit = float(1e-4 * alone.scores.abs().max())
+        torch.testing.assert_close(found.scores[2, :8], alone.scores, rtol=0, atol=limit)
+    assert (model.explain(ids=PROMPT, answer_ids=ANSWER).scores - plain.scores).abs().max() > 1e-3
+    assert len(model.explain(ids=PROMPT, generate=2)) == 2
+
+
 # --- what flows through the answer ---
 
 

@@ -45,10 +45,12 @@ def linear(model: nn.Module, inputs: Inputs, target: Target, *, of: Of = "logit"
 
 def _balanced(vectors: Tensor, mask: Tensor, *, messages: float, **_: Any) -> Tensor:
     """Two views of each token [B, K, T, 2], each divided by its ℓ1 norm, added: [B, K, T]."""
-    x = vectors.where(mask[:, None, :, None], 0)
-    sizes = x.abs().sum(-2, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)
-    own, sent = (x / sizes).unbind(-1)
+    own, sent = (_shares(x.where(mask[:, None], 0)) for x in vectors.unbind(-1))
     return own + messages * sent
+
+
+def _shares(x: Tensor) -> Tensor:
+    return x / x.abs().sum(-1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)
 
 
 @method(class_specific=True, signed=True, aggregate=_balanced)

@@ -122,50 +122,14 @@ class Model:
     ) -> Attribution: ...
     @overload
     def explain(
-        self,
-        text: str | Chat | None = None,
-        text_pair: str | None = None,
-        *,
-        ids: Any = None,
-        documents: Sequence[str] | None = None,
-        template: str | None = None,
-        method: str = "alti",
-        target: Outputs = None,
-        against: Outputs = None,
-        position: int | None = None,
-        positions: Positions | None = None,
-        answer: str | None = None,
-        answer_ids: Any = None,
-        generate: Generation | None = None,
-        total: Literal[True],
-        bos: Bos = "auto",
-        layers: bool | None = None,
-        truncate: bool = False,
-        **options: Any,
+        self, text: Any = None, text_pair: Any = None, *, total: Literal[True], **asked: Any
     ) -> Attribution: ...
     @overload
     def explain(
-        self,
-        text: str | Chat | None = None,
-        text_pair: str | None = None,
-        *,
-        ids: Any = None,
-        documents: Sequence[str] | None = None,
-        template: str | None = None,
-        method: str = "alti",
-        target: Outputs = None,
-        against: Outputs = None,
-        position: int | None = None,
-        positions: Positions | None = None,
-        answer: str | None = None,
-        answer_ids: Any = None,
-        generate: Generation | None = None,
-        total: bool = False,
-        bos: Bos = "auto",
-        layers: bool | None = None,
-        truncate: bool = False,
-        **options: Any,
-    ) -> Any: ...
+        self, text: Any = None, *, answer: str, against: str, **asked: Any
+    ) -> Attribution: ...
+    @overload
+    def explain(self, text: Any = None, text_pair: Any = None, **asked: Any) -> Attributions: ...
     def explain(
         self,
         text: str | Chat | None = None,
