@@ -3,7 +3,10 @@
 import copy
 import math
 import warnings
+from collections.abc import Sequence
+from importlib.util import find_spec
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -789,21 +792,36 @@ def test_an_error_names_the_text():
         next(results)
 
 
+class Column(Sequence):
+    """As `datasets` gives one: a sequence, and no list."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __len__(self):
+        return len(self.values)
+
+    def __getitem__(self, i):
+        return self.values[i]
+
+
 def test_columns_and_series():
-    pandas = pytest.importorskip("pandas")
-    datasets = pytest.importorskip("datasets")
     model = speaking()
-    texts = ["A film", "A plot"]
-    frame = pandas.DataFrame({"text": texts, "answer": [" is funny", " is bad"]})
-    table = datasets.Dataset.from_pandas(frame)
-    expected = [
-        model.explain(t, answer=a) for t, a in zip(*frame.to_dict("list").values(), strict=True)
-    ]
-    for columns in (frame, table):
-        found = list(model.explain_all(columns["text"], answer=columns["answer"]))
+    texts, answers = ["A film", "A plot"], [" is funny", " is bad"]
+    tables = [{"text": Column(texts), "answer": Column(answers)}]
+    refused = [{"text": texts}, SimpleNamespace(columns=["text"], __iter__=lambda: iter(["text"]))]
+    if find_spec("pandas"):
+        import pandas
+
+        tables.append(pandas.DataFrame({"text": texts, "answer": answers}))
+        refused.append(tables[-1])
+    pairs = zip(texts, answers, strict=True)
+    expected = [model.explain(text, answer=answer) for text, answer in pairs]
+    for table in tables:
+        found = list(model.explain_all(table["text"], answer=table["answer"]))
         for one, alone in zip(found, expected, strict=True):
             torch.testing.assert_close(one.scores, alone.scores)
-    for whole in (frame, {"text": texts}):
+    for whole in refused:
         with pytest.raises(alti.UsageError, match="texts is a"):
             model.explain_all(whole)
 
