@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from transformers import GenerationConfig
 
 import alti
 from alti.model.answers import JoinedByTokens
@@ -185,6 +186,13 @@ def test_answers_of_different_lengths_go_in_one_batch():
                 assert type(one) is type(alone)
 
 
+def test_a_total_of_one_prediction_is_that_prediction():
+    model = speaking()
+    one, total = (model.explain("A film", total=total) for total in (False, True))
+    assert one.prediction == total.prediction
+    torch.testing.assert_close(one.scores, total.scores)
+
+
 def test_the_model_is_left_as_it_was():
     model = speaking()
     batch = model.encoder.collate([model.encoder.encode("A clever blend")]).tensors
@@ -303,8 +311,10 @@ def test_what_cannot_be_set_against_another_answer():
         model.explain("The acting is", answer=" better", against=" bad")
     with pytest.raises(alti.UsageError, match="difference of log p"):
         model.explain("The", answer=" better", against=" bad", method="linear", of="logit")
-    with pytest.raises(alti.UsageError, match="answer is int, expected a str"):
+    with pytest.raises(alti.UsageError, match="answer_ids is no list of token ids"):
         model.explain("The", answer=" better", against=3, method="linear")
+    found = causal().explain(ids=PROMPT, answer_ids=[3], against=[5], method="linear")
+    assert len(found) == len(PROMPT)
 
 
 # --- ids ---
@@ -379,6 +389,17 @@ def test_a_text_and_ids_are_one_too_many():
         model.explain()
 
 
+def test_padding_is_no_text():
+    model = speaking()
+    text = "The acting is better."
+    padded = model.tokenizer(text, padding="max_length", max_length=20)
+    assert len(padded["input_ids"]) == 20
+    plain = model.explain(ids=model.tokenizer(text)["input_ids"])
+    found = model.explain(ids=padded)
+    assert found.source.ids == plain.source.ids
+    assert found.prediction == plain.prediction
+
+
 # --- the tokens of an answer ---
 
 
@@ -443,6 +464,13 @@ def test_given_ids_and_a_text_for_an_answer():
     assert found.source.texts == ("The acting is", " better")
 
 
+def test_an_unknown_word_does_not_swallow_the_answer():
+    model = speaking("wordpiece")
+    with pytest.warns(JoinedByTokens):
+        found = model.explain("the 😀", answer="x film", bos=False)
+    assert found.grouped("word").source.tokens[-2:] == ("x", "film")
+
+
 # --- generation ---
 
 
@@ -489,11 +517,27 @@ def test_sampling_has_a_seed():
         ("5", "neither a number"),
         ({"max_new_tokens": 2, "num_return_sequences": 2, "do_sample": True}, "several answers"),
         (1000, "the model takes 400 in all"),
+        ({"max_length": 900}, "the model takes 400 in all"),
+        ({"generation_config": GenerationConfig(max_new_tokens=900)}, "takes 400 in all"),
     ],
 )
 def test_wrong_generation(asked, message):
     with pytest.raises(alti.UsageError, match=message):
         speaking().explain("A clever blend", generate=asked)
+
+
+def test_a_generation_config_says_how_to_write():
+    model = speaking()
+    config = GenerationConfig(max_new_tokens=6, do_sample=True, temperature=3.0)
+    options = {"generation_config": config}
+    written = {model.explain("A", generate={**options, "seed": i}).source.ids for i in range(4)}
+    assert len(written) > 1
+    first = model.explain("A", generate=1).source.ids[-1]
+    ends = GenerationConfig(max_new_tokens=6, eos_token_id=first, do_sample=False)
+    with pytest.raises(alti.AltiError, match="nothing but the end token"):
+        model.explain("A", generate={"generation_config": ends})
+    with pytest.raises(alti.UsageError, match="nothing can be written behind it"):
+        model.explain(ids=[9] * 400, generate=1)
 
 
 # --- chats and documents ---
@@ -543,6 +587,41 @@ def test_a_chat_of_two_messages_is_no_pair():
     alone = model.explain(MESSAGES[:2], answer="funny")
     torch.testing.assert_close(one.scores, alone.scores)
     assert [part.name for part in one.source.parts] == ["system 1", "user 1"]
+
+
+SPACED = (  # spaces and line breaks of its own around what it strips
+    "{% for m in messages %}[CLS] {{ m['content'].strip() }} \n[SEP]{% endfor %}[CLS]\n"
+)
+SYSTEM_LAST = (  # the system's message goes into the last user's
+    "{% for m in messages[1:] %}[CLS]{% if loop.last %}{{ messages[0]['content'] }} {% endif %}"
+    "{{ m['content'] }}[SEP]{% endfor %}"
+)
+WITHOUT_EMPTY = "{% for m in messages %}{% if m['content'] %}[CLS]{{ m['content'] }}[SEP]{% endif %}{% endfor %}"
+
+
+@pytest.mark.parametrize("template", [SPACED, SYSTEM_LAST, WITHOUT_EMPTY])
+def test_messages_are_found_in_every_template(template):
+    model = speaking(template=template)
+    contents = ["The acting ", "The plot\n", "bad", "film "]
+    roles = ["system", "user", "assistant", "user"]
+    if template == WITHOUT_EMPTY:
+        contents[0] = ""
+    messages = [{"role": r, "content": c} for r, c in zip(roles, contents, strict=True)]
+    found = model.explain(messages, answer="funny")
+    text = found.source.texts[0]
+    shown = {part.name: text[slice(*part.span)] for part in found.source.parts}
+    names = ["system 1", "user 1", "assistant 1", "user 2"]
+    strips = template == SPACED
+    expected = dict(zip(names, (c.strip() if strips else c for c in contents), strict=True))
+    assert shown == {name: content for name, content in expected.items() if content}
+
+
+def test_a_template_that_leaves_users_out():
+    silent = (
+        "{% for m in messages if m['role'] != 'user' %}{{ m['content'] }}{% endfor %}[CLS]assistant"
+    )
+    with pytest.raises(alti.UsageError, match="leaves out what a user says"):
+        speaking(template=silent).explain("Why?", documents=["film"], answer=" bad")
 
 
 def test_a_template_that_changes_messages_is_refused():
@@ -631,6 +710,7 @@ def test_documents_in_a_template_of_the_users():
         ({"text": "Why?", "documents": ["a", " "]}, "document 2 is empty"),
         ({"text": "Why?", "documents": ["a"], "template": "{documents}"}, "once each"),
         ({"text": "Why?", "template": "{documents} {question}"}, "there are none"),
+        ({"text": "Why?", "documents": ["a"], "template": 3}, "template is int"),
         ({"text": MESSAGES, "documents": ["a"]}, "with a chat"),
         ({"ids": [7], "documents": ["a"]}, "with ids="),
         ({"text": "Why?", "text_pair": "So.", "answer": " Yes"}, "text_pair was given with"),
@@ -777,6 +857,9 @@ def test_one_target_position_or_rival_for_each_text():
 
 def test_lists_of_another_length_are_refused():
     model = speaking()
+    for given in ({"target": [None, 9]}, {"target": [9, None]}, {"answer": [" film", None]}):
+        with pytest.raises(alti.UsageError, match="holds None: give a value for every text"):
+            list(model.explain_all(["A film", "B film"], method="linear", **given))
     with pytest.raises(alti.UsageError, match="target holds 1 values for 2 texts"):
         list(model.explain_all(["A", "B"], target=[3], method="linear"))
     with pytest.raises(alti.UsageError, match="holds fewer values"):

@@ -36,7 +36,7 @@ def answered(encoder: Encoder, prompt: Encoded, answer: Answer) -> Encoded:
     ids = answer.ids
     length = len(prompt.ids) + len(ids)
     if length > encoder.limit:
-        raise too_long(length, encoder.limit)
+        raise too_long(length, encoder.limit, advice="shorten the prompt or the answer")
     types = None if prompt.types is None else [*prompt.types, *[prompt.types[-1]] * len(ids)]
     return replace(
         prompt,
@@ -95,8 +95,9 @@ def of_text(encoder: Encoder, prompt: Encoded, text: Any) -> Answer:
     own = [token for token, at in zip(prompt.ids, prompt.segments, strict=True) if at >= 0]
     joined = encoder.plain(prompt.text + text)
     count = len(own)
-    if joined.ids[:count] == own and len(joined.ids) > count:
-        start = len(prompt.text)
+    start = len(prompt.text)
+    apart = not count or joined.offsets[:count][-1][1] <= start  # an unknown word takes them all
+    if joined.ids[:count] == own and len(joined.ids) > count and apart:
         offsets = [(max(0, a - start), max(0, b - start)) for a, b in joined.offsets[count:]]
         return Answer(text, joined.ids[count:], offsets)
     alone = encoder.plain(text)
@@ -114,13 +115,8 @@ def of_text(encoder: Encoder, prompt: Encoded, text: Any) -> Answer:
 
 def ids_of(given: Any, name: str) -> tuple[list[int], list[int] | None]:
     """Ids as users give them, and token types where a BatchEncoding holds some."""
-    types = None
     if isinstance(given, Mapping):
-        if "input_ids" not in given:
-            raise UsageError(f"{name} is a {type(given).__name__} without input_ids: give ids")
-        kinds = given.get("token_type_ids")
-        types = None if kinds is None else ids_of(kinds, name)[0]
-        given = given["input_ids"]
+        return _of_encoding(given, name)
     listed = given.tolist() if hasattr(given, "tolist") else given
     if isinstance(listed, Sequence) and len(listed) == 1 and isinstance(listed[0], list | tuple):
         listed = listed[0]
@@ -132,7 +128,18 @@ def ids_of(given: Any, name: str) -> tuple[list[int], list[int] | None]:
         )
     if not listed:
         raise UsageError(f"{name} is empty: give at least one token id")
-    return list(listed), types
+    return list(listed), None
+
+
+def _of_encoding(given: Mapping[str, Any], name: str) -> tuple[list[int], list[int] | None]:
+    """What a tokenizer returned for one text, without its padding."""
+    if "input_ids" not in given:
+        raise UsageError(f"{name} is a {type(given).__name__} without input_ids: give ids")
+    ids, _ = ids_of(given["input_ids"], name)
+    rest = ("attention_mask", "token_type_ids")
+    mask, types = (None if given.get(key) is None else ids_of(given[key], key)[0] for key in rest)
+    kept = [i for i in range(len(ids)) if mask is None or mask[i]]
+    return [ids[i] for i in kept], None if types is None else [types[i] for i in kept]
 
 
 def generated(model: nn.Module, encoder: Encoder, prompt: Encoded, asked: Any) -> list[int]:
@@ -142,12 +149,8 @@ def generated(model: nn.Module, encoder: Encoder, prompt: Encoded, asked: Any) -
     prompt = without_end(prompt)
     inputs = encoder.collate([prompt]).tensors
     inner = network(model)
-    room = encoder.limit - len(prompt.ids)
-    if options.get("max_new_tokens", 1) > room:
-        raise UsageError(
-            f"generate asks for {options['max_new_tokens']} tokens behind a prompt of "
-            f"{len(prompt.ids)}, and the model takes {encoder.limit} in all: ask for {room}"
-        )
+    config = options.get("generation_config")
+    _require_room(encoder, len(prompt.ids), options, config)
     devices = [inner.device] if inner.device.type == "cuda" else []
     # the caller's random numbers go on where they were
     with torch.random.fork_rng(devices), torch.no_grad(), evaluating(model):
@@ -159,13 +162,31 @@ def generated(model: nn.Module, encoder: Encoder, prompt: Encoded, asked: Any) -
             **options,
         )
     ids: list[int] = written[0, len(prompt.ids) :].tolist()
-    end = inner.generation_config.eos_token_id
+    end = (config or inner.generation_config).eos_token_id
     ends = options.get("eos_token_id", end)
     if ids and ids[-1] in (ends if isinstance(ends, list) else [ends]):
         ids.pop()
     if not ids:
         raise AltiError("the model wrote nothing but the end token: there is no answer to explain")
     return ids
+
+
+def _require_room(encoder: Encoder, prompt: int, options: dict[str, Any], config: Any) -> None:
+    """Raise where more is to be written than the model takes."""
+    room = encoder.limit - prompt
+    if room < 1:
+        raise UsageError(
+            f"the prompt has {prompt} tokens, and the model takes {encoder.limit} in all: nothing "
+            "can be written behind it, so shorten it"
+        )
+    new = options.get("max_new_tokens") or getattr(config, "max_new_tokens", None)
+    length = options.get("max_length") or getattr(config, "max_length", None)
+    wanted = new if isinstance(new, int) else length - prompt if isinstance(length, int) else 0
+    if wanted > room:
+        raise UsageError(
+            f"generate asks for {wanted} tokens behind a prompt of {prompt}, and the model takes "
+            f"{encoder.limit} in all: ask for {room}"
+        )
 
 
 def _options(asked: Any) -> dict[str, Any]:
@@ -177,7 +198,8 @@ def _options(asked: Any) -> dict[str, Any]:
         raise UsageError(
             f"generate = {asked!r} is neither a number of tokens nor a dict of generation options"
         )
-    options = {**({} if asked.get("do_sample") else GREEDY), **asked}
+    own = asked.get("do_sample") or asked.get("generation_config") is not None
+    options = {**({} if own else GREEDY), **asked}
     if options.get("num_return_sequences", 1) != 1:
         raise UsageError("generate asks for several answers: explain them one by one")
     options["return_dict_in_generate"] = False

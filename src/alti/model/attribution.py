@@ -397,6 +397,8 @@ class Attributions(_Views):
 def together(source: Source, predictions: Sequence[Prediction]) -> Prediction:
     """Several predictions as one; those of an answer are its text, and its probability."""
     of = predictions[0].of
+    if source.answer is None and len(predictions) == 1:
+        return predictions[0]
     if source.answer is None:
         return Prediction(label=f"{len(predictions)} predictions", of=of)
     chances = [one.probability for one in predictions if one.probability is not None]

@@ -119,6 +119,8 @@ def _one_each(
                 own[name] = next(values)
             except StopIteration:
                 raise UsageError(f"{name} holds fewer values than there are texts") from None
+            if own[name] is None:
+                raise UsageError(f"{name} holds None: give a value for every text, or one for all")
         yield text, {**given, **own}
 
 

@@ -349,7 +349,8 @@ class Model:
         options = contrasting_options(named(request.method), request.options)
         request = replace(request, options=options, total=True, layers=False)
         tasks = [self.read(question, request)]
-        rival = replace(question, answer=against, answer_ids=None, generate=None)
+        other = {"answer" if isinstance(against, str) else "answer_ids": against}
+        rival = replace(question, **{"answer": None, "answer_ids": None, "generate": None, **other})
         tasks.append(self.read(rival, request))
         if tasks[0].encoded.ids == tasks[1].encoded.ids:
             raise UsageError(f"answer and against are both {against!r}: give two different ones")

@@ -51,7 +51,11 @@ def from_documents(
     if tokenizer is None or not tokenizer.chat_template:
         return Prompt(text, tuple(parts))
     chat = from_chat([{"role": "user", "content": text}], tokenizer)
-    message = next(part for part in reversed(chat.parts) if part.unit == "message")
+    if not chat.parts:
+        raise UsageError(
+            "the tokenizer's template leaves out what a user says: give the prompt as one text"
+        )
+    message = chat.parts[-1]
     # a template may strip a message
     shift = message.span[0] - text.index(chat.text[slice(*message.span)])
     moved = (_moved(part, shift, message.span) for part in parts)
@@ -71,6 +75,8 @@ def _filled(question: Any, documents: list[str], template: str) -> tuple[str, li
     if not isinstance(question, str) or not question.strip():
         raise UsageError("documents were given without a question: give it as the text")
     check_text("text", question)
+    if not isinstance(template, str):
+        raise UsageError(f"template is {type(template).__name__}, expected a str")
     if template.count("{documents}") != 1 or template.count("{question}") != 1:
         raise UsageError(
             f"template = {template!r} does not say where what goes: write {{documents}} and "
@@ -114,7 +120,7 @@ def from_chat(messages: Chat, tokenizer: PreTrainedTokenizerBase | None) -> Prom
         )
     plain = [dict(message) for message in messages]
     text = _rendered(tokenizer, plain)
-    marks = [MARK.format(number) for number in range(len(plain))]
+    marks = [MARK.format(number) if content else "" for number, content in enumerate(contents)]
     marked = _rendered(
         tokenizer,
         [{**message, "content": mark} for message, mark in zip(plain, marks, strict=True)],
@@ -151,22 +157,27 @@ def _rendered(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, str]]
 def _places(text: str, marked: str, marks: list[str], contents: list[str]) -> list[Span | None]:
     """Where each message stands in a chat: the same template was filled with marks to find them.
 
-    None for a message that the template leaves out, or changes by more than its outer spaces.
+    None for a message that is empty, or that the template leaves out.
     """
-    spans: list[Span | None] = []
-    at = 0
-    for mark, content in zip(marks, contents, strict=True):
-        before, found, marked_rest = marked.partition(mark)
-        if not found:
-            spans.append(None)
-            continue
-        start = at + len(before)
-        shown = next((c for c in (content, content.strip()) if text.startswith(c, start)), None)
-        if text[at:start] != before or shown is None:
+    spans: list[Span | None] = [None] * len(marks)
+    numbers = [number for number, mark in enumerate(marks) if mark and mark in marked]
+    numbers.sort(key=lambda number: marked.index(marks[number]))
+    literals = []  # what the template itself says, before each mark and behind the last
+    for number in numbers:
+        before, _, marked = marked.partition(marks[number])
+        literals.append(before)
+    literals.append(marked)
+    at = len(literals[0])
+    fits = text.startswith(literals[0])
+    for number, behind in zip(numbers, literals[1:], strict=True):
+        content = contents[number]
+        forms = (content, content.strip(), content.lstrip(), content.rstrip())
+        shown = next((form for form in forms if text.startswith(form + behind, at)), None)
+        if not fits or shown is None:
             raise UsageError(
                 "the tokenizer's template changes what the messages say, so their places cannot "
                 "be told: give the prompt as one text"
             )
-        spans.append((start, start + len(shown)))
-        at, marked = start + len(shown), marked_rest
+        spans[number] = (at, at + len(shown))
+        at += len(shown) + len(behind)
     return spans

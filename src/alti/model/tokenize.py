@@ -142,7 +142,7 @@ class Encoder:
                 f"0 to {self.vocabulary - 1}"
             )
         if len(ids) > self.limit:
-            raise too_long(len(ids), self.limit)
+            raise too_long(len(ids), self.limit, advice="give fewer ids")
         text, offsets = self.decoded(ids)
         special = [token in self.special for token in ids]
         if types is None and "token_type_ids" in getattr(self.given, "model_input_names", ()):
@@ -385,10 +385,13 @@ def _numbers(ids: list[int], *, leading: bool) -> tuple[str, list[Span]]:
     return text, spans
 
 
-def too_long(tokens: int, limit: int) -> UsageError:
+CUT = "shorten it, or cut it with truncate=True (--truncate)"
+
+
+def too_long(tokens: int, limit: int, advice: str = CUT) -> UsageError:
     return UsageError(
         f"the text has {tokens} tokens, {tokens - limit} more than the {limit} that the model "
-        "takes: shorten it, or cut it with truncate=True (--truncate)"
+        f"takes: {advice}"
     )
 
 
