@@ -596,7 +596,10 @@ SYSTEM_LAST = (  # the system's message goes into the last user's
     "{% for m in messages[1:] %}[CLS]{% if loop.last %}{{ messages[0]['content'] }} {% endif %}"
     "{{ m['content'] }}[SEP]{% endfor %}"
 )
-WITHOUT_EMPTY = "{% for m in messages %}{% if m['content'] %}[CLS]{{ m['content'] }}[SEP]{% endif %}{% endfor %}"
+WITHOUT_EMPTY = (
+    "{% for m in messages %}{% if m['content'] %}[CLS]{{ m['content'] }}[SEP]"
+    "{% endif %}{% endfor %}"
+)
 
 
 @pytest.mark.parametrize("template", [SPACED, SYSTEM_LAST, WITHOUT_EMPTY])
