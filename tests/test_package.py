@@ -169,17 +169,21 @@ def test_version_is_the_packages():
     assert f'version = "{alti.__version__}"' in (ROOT / "pyproject.toml").read_text()
 
 
+def body_lines(node: ast.FunctionDef) -> int:
+    """Lines from the first statement behind the docstring to the last."""
+    body = node.body[1:] if ast.get_docstring(node) and len(node.body) > 1 else node.body
+    return node.end_lineno - body[0].lineno + 1
+
+
 def test_functions_are_short():
     lengths = {
-        f"{name_of(path)}.{node.name}": sum(
-            1 for _ in range(node.body[0].lineno, node.end_lineno + 1)
-        )
+        f"{name_of(path)}.{node.name}": body_lines(node)
         for path in MODULES
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.FunctionDef)
     }
     longest = max(lengths, key=lengths.get)
-    assert lengths[longest] <= 60, longest
+    assert lengths[longest] <= 40, longest
 
 
 def models_by_name(folder: Path) -> dict[str, Path]:
