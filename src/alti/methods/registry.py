@@ -29,6 +29,7 @@ class Method:
     second_norm: bool = False  # needs the norm after the feed-forward layer (post-norm families)
     recordable: bool = False  # reads nothing from a GPU before it is done: can be a CUDA graph
     many_passes: bool = False  # runs the model many times for a text
+    takes_groups: bool = False  # scores groups of tokens where there are some, one column for each
     # how its `vectors` become scores: (vectors [B, K, T, D], mask [B, T], its options) -> [B, K, T]
     aggregate: Callable[..., Tensor] | None = None
 

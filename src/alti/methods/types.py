@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -17,6 +18,7 @@ class Inputs:
     mask_id: int | None = None
     pad_id: int = 0
     causal: bool = False  # no token sees what comes behind it
+    groups: Tensor | None = None  # [B, T]  the group of each token, -1: none; None: no groups
 
     @property
     def mask(self) -> Tensor:
@@ -28,7 +30,31 @@ class Inputs:
         if not self.special.is_inference():
             return self
         tensors = {name: tensor.clone() for name, tensor in self.tensors.items()}
-        return replace(self, tensors=tensors, special=self.special.clone())
+        groups = None if self.groups is None else self.groups.clone()
+        return replace(self, tensors=tensors, special=self.special.clone(), groups=groups)
+
+    @property
+    def sources(self) -> Tensor:
+        """What can be taken away: the group of each token, or each token but special ones; [B, T].
+
+        -1 where a token belongs to none.
+        """
+        if self.groups is not None:
+            return self.groups
+        every = torch.arange(self.special.shape[1], device=self.special.device)
+        return every.expand_as(self.special).masked_fill(self.special, -1)
+
+    @property
+    def source_count(self) -> int:
+        """How many sources the text with the most of them has: S, a column of scores for each."""
+        if self.groups is None:
+            return self.special.shape[1]
+        return int(self.groups.amax()) + 1
+
+    def sources_at(self, level: float) -> Tensor:
+        """One number for every source: [B, S]."""
+        shape = len(self.special), self.source_count
+        return torch.full(shape, level, device=self.special.device)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,9 @@ class Listener(Protocol):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Attention is about to be computed from these; what is returned must be equal to them."""
 
+    def added_to_scores(self, mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+        """What attention adds to its scores [B, H, T, S], given the mask that it would add."""
+
     def after_attention(self, probs: Tensor, value: Tensor) -> None:
         """Attention was computed: probabilities [B, H, T, S] and values [B, H, S, d]."""
 
@@ -105,6 +108,7 @@ def _attention_over(before: str | None) -> Callable[..., Any]:
             return plain(module, query, key, value, attention_mask, *args, **kwargs)
         query, key, value = listener.before_attention(query, key, value)
         attention_mask, blind = _meant(attention_mask, before, query.dtype)
+        attention_mask = listener.added_to_scores(attention_mask, query.dtype)
         output, probs = eager(module, query, key, value, attention_mask, *args, **kwargs)
         if blind is not None:
             output = output.masked_fill(blind.transpose(1, 2), 0)

@@ -56,6 +56,9 @@ class Reader:
     ) -> tuple[Tensor, Tensor, Tensor]:
         return query, key, value
 
+    def added_to_scores(self, mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+        return mask
+
     def after_attention(self, probs: Tensor, value: Tensor) -> None:
         if self.captured is not None:
             raise DecompositionError(

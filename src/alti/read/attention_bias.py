@@ -1,0 +1,67 @@
+"""Runs a model with a bias on its attention: a key counts exp(bias) times in the softmax.
+
+The bias is added where the family's own mask is: after scaling and soft caps, beside position
+biases and windows. In families that compute attention in modules of their own it comes behind the
+softmax, which is the same: probabilities times exp(bias), divided by their sum. A bias of 0 is the
+model itself, one of −inf hides a key.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+from transformers import PreTrainedModel
+
+from alti._errors import UnsupportedModelError
+from alti.read.affine import Call
+from alti.read.events import Reader
+from alti.read.modules import network
+
+
+def with_bias(model: nn.Module, inputs: Mapping[str, Any], bias: Tensor) -> Any:
+    """The model's output where `bias` [B, 1, T, T] is added to the scores of all attention.
+
+    Gradients flow back into it. The model is left as it was, also after an exception.
+    """
+    inner = network(model)
+    reader = _Reader(inner, bias)
+    with reader.listening():
+        output = inner(**{"return_dict": True, **inputs})
+    if not reader.count:
+        raise UnsupportedModelError(
+            f"{inner.config.model_type}: no attention was seen that a bias could be added to: use "
+            "absence or occlusion"
+        )
+    return output
+
+
+class _Reader(Reader):
+    """Adds a bias to every attention of a forward pass."""
+
+    def __init__(self, model: PreTrainedModel, bias: Tensor) -> None:
+        super().__init__(model)
+        self.bias = bias
+
+    def hooks(self) -> Iterator[RemovableHandle]:
+        for stack, layers in self.stacks:
+            for layer in layers:
+                yield self.at_start(layer, lambda x: None)
+                for site in stack.sites:
+                    if site.probs:
+                        yield self.after(layer, site.probs, self._reweighed)
+
+    def added_to_scores(self, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
+        # converted at every layer, so that gradients of many layers are added in the bias's dtype
+        bias = self.bias.to(dtype)
+        return bias if mask is None else mask + bias
+
+    def after_attention(self, probs: Tensor, value: Tensor) -> None:
+        self.count += 1
+
+    def _reweighed(self, call: Call) -> Tensor:
+        """Probabilities [B, H, T, T] as they would be with the bias inside the softmax."""
+        self.count += 1
+        weighed = call.output * self.bias.exp().to(call.output)
+        return weighed / weighed.sum(-1, keepdim=True).clamp_min(torch.finfo(weighed.dtype).tiny)
