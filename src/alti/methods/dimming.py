@@ -1,5 +1,6 @@
 """Dimming: what each source would bring back while attention to all of them is turned down."""
 
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,8 @@ from alti.read.attention_bias import with_bias
 from alti.read.exactness import require_same, untouched
 from alti.read.modules import network
 
+BRIGHTER = 10  # times that some sources count in a draw, and at most once
+
 
 @method(class_specific=True, signed=True, takes_groups=True)
 def dimming(
@@ -24,39 +27,73 @@ def dimming(
     inputs: Inputs,
     target: Target,
     *,
-    strength: float = 0.25,
+    strength: float = 0.1,
     points: int = 1,
+    draws: int = 0,
+    seed: int = 0,
     of: Of = "log_prob",
 ) -> Scores:
     """Dimming: what each token would bring back while attention to all of them is turned down.
 
-    Attention of every other token to a source counts m times before the softmax; a score is the
-    derivative by m where all m are `strength`, or the mean of it over `points` between 0 and 1.
+    Attention to a source counts m times before the softmax, except from its own tokens. A score is
+    the derivative by m where all m are `strength`; or its mean over `points` from 0 to 1 (Gauss and
+    Legendre's), or over `draws` in which half of the sources count ten times as much.
     """
     output = untouched(model, inputs.tensors)
-    logits = target_logits(output, target)
+    levels = list(_levels(inputs, strength, points, draws, seed))
+    return Scores(brought_back(model, inputs, target, output, levels, of), output=output)
+
+
+def brought_back(
+    model: nn.Module,
+    inputs: Inputs,
+    target: Target,
+    output: Any,
+    levels: list[tuple[Tensor, float]],
+    of: Of = "log_prob",
+) -> Tensor:
+    """The mean derivative at some levels, each with its weight: [B, K, S].
+
+    `output` is the undimmed model's: it says what is explained where the target does not.
+    """
+    logits = target_logits(output, target).detach()
     require_finite(logits)
     target = replace(target, index=target.chosen(logits))
-    levels = list(_levels(strength, points))
     prove_once(model, "dimming", lambda: _prove_undimmed(model, inputs, output))
-    scores = [
-        weight * slopes(model, inputs, target, inputs.sources_at(level), of)[1]
-        for level, weight in levels
-    ]
-    return Scores(torch.stack(scores).sum(0), output=output)
+    total: Tensor | int = 0
+    for level, weight in levels:
+        total = total + weight * slopes(model, inputs, target, level, of)[1]
+    return torch.as_tensor(total)
 
 
-def _levels(strength: float, points: int) -> Iterator[tuple[float, float]]:
-    """The values of m, each with its weight; they sum to 1."""
+def _levels(
+    inputs: Inputs, strength: float, points: int, draws: int, seed: int
+) -> Iterator[tuple[Tensor, float]]:
+    """How much each source counts [B, S], with a weight; the weights sum to 1."""
     if not 0 < strength <= 1:
         raise UsageError(f"strength = {strength} does not dim: give a number above 0, up to 1")
-    if points < 1:
-        raise UsageError(f"points = {points} is not a number of points: give 1 or more")
-    if points == 1:
-        yield strength, 1.0
-        return
-    nodes, weights = np.polynomial.legendre.leggauss(points)
-    yield from zip(((nodes + 1) / 2).tolist(), (weights / 2).tolist(), strict=True)
+    if points < 1 or draws < 0 or (points > 1 and draws):
+        raise UsageError(
+            f"points = {points} and draws = {draws} do not go together: give 1 or more points, or "
+            "a number of draws"
+        )
+    if draws:
+        for number in range(draws):
+            yield _drawn(inputs, strength, number, seed), 1 / draws
+    elif points == 1:
+        yield inputs.sources_at(strength), 1.0
+    else:
+        nodes, weights = np.polynomial.legendre.leggauss(points)
+        for node, weight in zip(nodes.tolist(), weights.tolist(), strict=True):
+            yield inputs.sources_at((node + 1) / 2), weight / 2
+
+
+def _drawn(inputs: Inputs, strength: float, number: int, seed: int) -> Tensor:
+    """Half of the sources brighter, by chance; every second draw is the one before, inverted."""
+    dim = inputs.sources_at(strength)
+    chance = random.Random(f"{seed} {number // 2}")
+    bits = torch.tensor([chance.random() < 0.5 for _ in range(dim.shape[1])], device=dim.device)
+    return torch.where(bits ^ bool(number % 2), min(1.0, BRIGHTER * strength), dim)
 
 
 def dimmed(model: nn.Module, inputs: Inputs, levels: Tensor) -> Any:
@@ -71,8 +108,8 @@ def _bias(sources: Tensor, logs: Tensor) -> Tensor:
     """What is added to the scores of every query outside a source to its keys: [B, 1, T, T]."""
     inside = sources >= 0
     keys = logs.gather(1, sources.clamp_min(0))[:, None]  # [B, 1, T]
-    dims = inside[:, None] & (sources[:, :, None] != sources[:, None])  # [B, T, T]
-    return torch.where(dims, keys, 0)[:, None]
+    apart = inside[:, None] & (sources[:, :, None] != sources[:, None])  # [B, T, T]
+    return torch.where(apart, keys, 0)[:, None]
 
 
 def slopes(
@@ -83,7 +120,7 @@ def slopes(
     with torch.enable_grad():
         logits = target_logits(dimmed(model, inputs, levels), target)
         values = target.of(values_of(logits, network(model).config, of), target.chosen(logits))
-        values = target.joined(values)
+        values = target.joined(values)  # [B, K]
     last = values.shape[1] - 1
     columns = [
         torch.autograd.grad(value.sum(), levels, retain_graph=k < last)[0]

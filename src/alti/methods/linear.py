@@ -43,17 +43,17 @@ def linear(model: nn.Module, inputs: Inputs, target: Target, *, of: Of = "logit"
     return Scores(tokens, output=view.output, extra={"remainder": remainder})
 
 
-def _balanced(vectors: Tensor, mask: Tensor, *, messages: float, **_: Any) -> Tensor:
-    """Two views of each token [B, K, T, 2], each divided by its ℓ1 norm, added: [B, K, T]."""
-    own, sent = (_shares(x.where(mask[:, None], 0)) for x in vectors.unbind(-1))
-    return own + messages * sent
+def _combined(vectors: Tensor, mask: Tensor, *, messages: float, **_: Any) -> Tensor:
+    """One view of each token [B, K, T, 1], or two, each divided by its ℓ1 norm, added."""
+    own, *sent = (x.where(mask[:, None], 0) for x in vectors.unbind(-1))
+    return shares(own) + messages * shares(sent[0]) if sent else own
 
 
-def _shares(x: Tensor) -> Tensor:
+def shares(x: Tensor) -> Tensor:
     return x / x.abs().sum(-1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)
 
 
-@method(class_specific=True, signed=True, aggregate=_balanced)
+@method(class_specific=True, signed=True, takes_groups=True, aggregate=_combined)
 def absence(
     model: nn.Module,
     inputs: Inputs,
@@ -62,25 +62,70 @@ def absence(
     value: float = 0.5,
     response: float = 0.1,
     messages: float = 0.5,
+    rule: Literal["auto", "two_views", "messages"] = "auto",
     of: Of = "logit",
 ) -> Scores:
-    """Absence: what speaks for the class and would leave with the token; the first choice.
+    """Absence: what speaks for the class and would leave with the token.
 
     Two views of a missing token, each divided by its ℓ1 norm: its vector's effect, what attention
     carries counting `value` and what attention answers counting `response`; and, `messages` times,
-    all that it sent, replaced by what the others send.
+    all that it sent, replaced by what the others send. In causal language models only what it
+    sent, to first order: most of their attention rests on the first token, which nothing replaces.
     """
+    if rule == "auto":
+        rule = "messages" if inputs.causal else "two_views"
+    first_order = rule == "messages"
+    own, sent, output = views(
+        model, inputs, target, value, response, of=of, first_order=first_order
+    )
+    vectors = torch.stack([sent] if first_order else [own, sent], -1)  # [B, K, S, 1 or 2]
+    mask = inputs.mask if inputs.groups is None else torch.ones_like(own[:, 0]).bool()
+    return Scores(_combined(vectors, mask, messages=messages), output=output, vectors=vectors)
+
+
+def views(
+    model: nn.Module,
+    inputs: Inputs,
+    target: Target,
+    value: float,
+    response: float,
+    *,
+    of: Of,
+    first_order: bool,
+) -> tuple[Tensor, Tensor, Any]:
+    """Two views of each source [B, K, S], its vectors' effect and its messages', and the output."""
     prove_complete(model, inputs.tensors, inputs.mask, target.position)
     view = linear_view(model, inputs.tensors, value=value, response=response)
     values = _contrast(model, view, target, of)
     sites = [sent.mixed for sent in view.messages]
-    scores = []
+    own = []
+    sent = []
     for _, (slope, *slopes) in _gradients(values, [view.start, *sites]):
-        lost = [sent.losses(own).sum(1) for sent, own in zip(view.messages, slopes, strict=True)]
-        scores.append(torch.stack([_products(slope, view), torch.stack(lost).sum(0)], -1))
-    vectors = torch.stack(scores, 1)  # [B, K, T, 2]
-    tokens = _balanced(vectors, inputs.mask, messages=messages)
-    return Scores(tokens, output=view.output, vectors=vectors)
+        own.append(_by_source(_products(slope, view), inputs))
+        sent.append(_sent(view, slopes, inputs, first_order=first_order))
+    return torch.stack(own, 1), torch.stack(sent, 1), view.output
+
+
+def _sent(view: View, slopes: Sequence[Tensor], inputs: Inputs, *, first_order: bool) -> Tensor:
+    """What all messages of each source were worth: [B, S].
+
+    Of a group, those to its own tokens are left out: they leave with it.
+    """
+    members = None if inputs.groups is None else inputs.members.to(view.messages[0].attn)
+    total: Tensor | int = 0
+    for sent, slope in zip(view.messages, slopes, strict=True):
+        lost = sent.slopes(slope, members) if first_order else sent.losses(slope, members)
+        if members is not None:
+            lost = lost.masked_fill(members.bool(), 0)
+        total = total + lost.sum(1)  # of [B, T, S]
+    return torch.as_tensor(total)
+
+
+def _by_source(scores: Tensor, inputs: Inputs) -> Tensor:
+    """Scores of tokens [B, T], added up by group where there are some: [B, S]."""
+    if inputs.groups is None:
+        return scores
+    return (scores[:, None] @ inputs.members.to(scores))[:, 0]
 
 
 @method(class_specific=True, signed=True)

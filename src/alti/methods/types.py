@@ -51,6 +51,13 @@ class Inputs:
             return self.special.shape[1]
         return int(self.groups.amax()) + 1
 
+    @property
+    def members(self) -> Tensor:
+        """1 where a token belongs to a source: [B, T, S]."""
+        sources = self.sources[..., None]
+        every = torch.arange(self.source_count, device=sources.device)
+        return (sources == every).float()
+
     def sources_at(self, level: float) -> Tensor:
         """One number for every source: [B, S]."""
         shape = len(self.special), self.source_count

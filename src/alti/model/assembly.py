@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -12,7 +13,14 @@ from alti._errors import AltiError
 from alti.methods import Scores, Target, named
 from alti.methods.logits import require_finite
 from alti.model.answers import prompt_of
-from alti.model.attribution import Attribution, Attributions, Prediction, log_prob_of, together
+from alti.model.attribution import (
+    Attribution,
+    Attributions,
+    Prediction,
+    added_up,
+    log_prob_of,
+    together,
+)
 from alti.model.head import Head
 from alti.model.request import Request, Task
 from alti.model.source import Source
@@ -42,9 +50,9 @@ class Assembly:
     ) -> Attributions:
         length = len(task.encoded.ids)
         layers = None
-        if scores.layers is not None:
+        if scores.layers is not None and not task.groups:
             layers = scores.layers[:, row, :length, :length].cpu().clone()
-        source = source_of(task.encoded)
+        source = task.source or source_of(task.encoded)
         count = 1 if request.total else task.count
         extra: list[dict[str, float]] = [{} for _ in range(task.count)]
         predictions = self._predictions(task, request, logits, extra)
@@ -55,10 +63,15 @@ class Assembly:
             {**extra[k], **{name: float(values[row, k]) for name, values in scores.extra.items()}}
             for k in range(count)
         ]
+        columns, rest = _columns(task, request, scores.tokens[row, :count].cpu())
+        if rest is not None:
+            extra = [{**extra[k], "ungrouped": float(rest[k])} for k in range(count)]
+        if task.groups:
+            predictions = tuple(replace(one, position=None) for one in predictions)
         return Attributions(
             source=source,
             predictions=predictions,
-            scores=scores.tokens[row, :count, :length].cpu().clone(),
+            scores=columns,
             layers=layers,
             method=request.method,
             options=request.options,
@@ -72,26 +85,29 @@ class Assembly:
         """The difference of two answers to one prompt, over the prompt; logits are [2, K, C]."""
         _require_finite(request.method, scores, logits)
         encoded = tasks[0].encoded
-        length = encoded.answer or 0
+        method = named(request.method)
+        by_groups = request.groups is not None and method.takes_groups
+        length = len(tasks[0].groups) if by_groups else encoded.answer or 0
         tokens = scores.tokens[:, :, :length]
         difference = tokens[:1] - tokens[1:]
         if scores.vectors is not None:
             vectors = scores.vectors[:, :, :length]
             mask = torch.ones(1, length, dtype=torch.bool, device=vectors.device)
-            method = named(request.method)
             difference = method.aggregated(vectors[:1] - vectors[1:], mask, request.options)
+        columns, rest = _columns(tasks[0], request, difference[0, 0].detach().cpu())
+        outside = {} if rest is None else {"ungrouped": float(rest)}
         logs = logits.double().log_softmax(-1)
         own, other = target.joined(Target().of(logs, target.chosen(logs)))[:, 0].tolist()
         label = " rather than ".join(repr(task.encoded.text_pair) for task in tasks)
         chance = math.exp(own)
         return Attribution(
-            source=source_of(prompt_of(encoded)),
+            source=_of_prompt(tasks[0].source) or source_of(prompt_of(encoded)),
             prediction=Prediction(label=label, probability=chance, of=request.options["of"]),
-            scores=difference[0, 0].detach().cpu().clone(),
+            scores=columns,
             method=request.method,
             options=request.options,
             model=self.name,
-            extra={"log_prob": own, "log_prob_against": other},
+            extra={"log_prob": own, "log_prob_against": other, **outside},
         )
 
     def _predictions(
@@ -128,6 +144,47 @@ class Assembly:
         return Prediction(
             label=label, index=index, probability=probability, position=position, against=rival
         )
+
+
+def target_of(tasks: list[Task], device: torch.device, *, total: bool) -> Target:
+    """What is explained about a batch of texts; those with fewer predictions repeat their last."""
+    count = max(task.count for task in tasks)
+
+    def rows(values: Callable[[Task, int], int | None]) -> Tensor | None:  # [B, K]
+        listed = [[values(task, min(k, task.count - 1)) for k in range(count)] for task in tasks]
+        return None if listed[0][0] is None else torch.tensor(listed, device=device)
+
+    real = [[k < task.count for k in range(count)] for task in tasks]
+    return Target(
+        index=rows(lambda task, k: chosen(task.index, k)),
+        position=rows(lambda task, k: None if task.positions is None else task.positions[k]),
+        against=rows(lambda task, k: chosen(task.against, k)),
+        real=None if all(map(all, real)) else torch.tensor(real, device=device),
+        total=total,
+    )
+
+
+def groups_of(tasks: list[Task], special: Tensor) -> Tensor:
+    """The group of each token of a batch, -1 where it is in none: [B, T], as `special`."""
+    groups = torch.full(special.shape, -1)
+    for row, task in enumerate(tasks):
+        for number, tokens in enumerate(task.groups):
+            groups[row, list(tokens)] = number
+    return groups.to(special.device)
+
+
+def _columns(task: Task, request: Request, scores: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Scores [..., T] of a text, or by its groups, and what tokens of no group have in all."""
+    if not task.groups:
+        return scores[..., : len(task.encoded.ids)].clone(), None
+    if named(request.method).takes_groups:
+        return scores[..., : len(task.groups)].clone(), None
+    return added_up(scores, task.groups)
+
+
+def _of_prompt(source: Source | None) -> Source | None:
+    """The groups of a prompt without its answer."""
+    return None if source is None else replace(source, texts=source.texts[:1], answer=None)
 
 
 def chosen(outputs: tuple[int, ...], k: int) -> int | None:

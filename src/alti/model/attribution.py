@@ -154,7 +154,7 @@ class Attribution(_Views):
         if self.source.is_grouped(by):
             return self
         source, groups = self.source.grouped(by)
-        scores, rest = _added_up(self.scores, groups)
+        scores, rest = added_up(self.scores, groups)
         return replace(
             self,
             source=source,
@@ -319,7 +319,7 @@ class Attributions(_Views):
         if self.source.is_grouped(by):
             return self
         source, groups = self.source.grouped(by)
-        scores, rest = _added_up(self.scores, groups)
+        scores, rest = added_up(self.scores, groups)
         extra = self.extra or ({},) * len(self)
         return replace(
             self,
@@ -413,11 +413,11 @@ def log_prob_of(source: Source, predictions: Sequence[Prediction]) -> dict[str, 
     return {"log_prob": sum(math.log(chance) for chance in chances if chance)}
 
 
-def _added_up(scores: Tensor, groups: Sequence[list[int]]) -> tuple[Tensor, Tensor]:
+def added_up(scores: Tensor, groups: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     """Scores [..., T] of groups of tokens, and of the tokens that are in none."""
     if not groups:
         return scores[..., :0], scores.sum(-1)
-    sums = torch.stack([scores[..., tokens].sum(-1) for tokens in groups], -1)
+    sums = torch.stack([scores[..., list(tokens)].sum(-1) for tokens in groups], -1)
     rest = torch.ones(scores.shape[-1], dtype=torch.bool)
     rest[[token for tokens in groups for token in tokens]] = False
     return sums, scores[..., rest].sum(-1)

@@ -1,6 +1,6 @@
 """A model with its tokenizer, ready to explain texts."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
@@ -17,7 +17,7 @@ from alti.methods import Inputs, Method, Scores, Target, call, named
 from alti.methods.logits import target_logits
 from alti.methods.proofs import check_example, check_positions, image_of, missing, prove_once
 from alti.model.answers import Generation
-from alti.model.assembly import Assembly, chosen, single
+from alti.model.assembly import Assembly, groups_of, single, source_of, target_of
 from alti.model.attribution import Attribution, Attributions
 from alti.model.batching import (
     WINDOW,
@@ -42,6 +42,7 @@ from alti.model.request import (
     contrasting_options,
     request_of,
 )
+from alti.model.source import By
 from alti.model.tokenize import Bos, Encoded, Encoder
 from alti.read.exactness import untouched
 from alti.read.linear_view import require_complete
@@ -115,6 +116,7 @@ class Model:
         answer: None = None,
         answer_ids: None = None,
         generate: None = None,
+        groups: By | None = None,
         bos: Bos = "auto",
         layers: bool | None = None,
         truncate: bool = False,
@@ -147,6 +149,7 @@ class Model:
         answer_ids: Any = None,
         generate: Generation | None = None,
         total: bool = False,
+        groups: By | None = None,
         bos: Bos = "auto",
         layers: bool | None = None,
         truncate: bool = False,
@@ -166,9 +169,11 @@ class Model:
           `against` is another answer then, and what counts the logarithms of their probabilities.
 
         Several predictions are an `Attributions`; with `total` they are explained together, as one
-        `Attribution`. `bos` says whether a first token is put in front of a text whose tokenizer
-        adds none. `layers` keeps the map of every layer (by default not for answers). `options`
-        are the method's own.
+        `Attribution`. `groups` are scored instead of tokens: words, sentences, lines, documents,
+        messages or spans, as in `Attribution.grouped`; a method that can is given them as its
+        sources, the scores of any other are added up. `bos` says whether a first token is put in
+        front of a text whose tokenizer adds none. `layers` keeps the map of every layer (by default
+        not for answers and groups). `options` are the method's own.
         """
         question = Question(
             text=text,
@@ -188,9 +193,10 @@ class Model:
             position=position,
             positions=positions,
             total=total,
-            layers=not question.has_answer if layers is None else layers,
+            layers=self._keeps_layers(question, groups) if layers is None else layers,
             truncate=truncate,
             bos=bos,
+            groups=groups,
             options=options,
         )
         if question.has_answer and against is not None:
@@ -210,6 +216,7 @@ class Model:
         answer: str | Sequence[str] | None = None,
         generate: Generation | None = None,
         total: bool = False,
+        groups: By | None = None,
         bos: Bos = "auto",
         layers: bool = False,
         truncate: bool = False,
@@ -236,6 +243,7 @@ class Model:
             layers=layers,
             truncate=truncate,
             bos=bos,
+            groups=groups,
             options=options,
         )
         named = {"target": target, "against": against, "position": position}
@@ -284,7 +292,7 @@ class Model:
                     "leave them out"
                 )
             places = tuple(range(start - 1, len(encoded.ids) - 1))
-            return Task(encoded, places, tuple(encoded.ids[start:]))
+            return _grouped(Task(encoded, places, tuple(encoded.ids[start:])), request)
         task = Task(encoded, self._places(encoded, request), request.index, request.against)
         for name, outputs in (("target", request.index), ("against", request.against)):
             if len(outputs) not in (0, 1, task.count):
@@ -292,7 +300,7 @@ class Model:
                     f"{name} names {len(outputs)} outputs for {task.count} predictions: name one "
                     "for all of them, or one for each"
                 )
-        return task
+        return _grouped(task, request)
 
     def _places(self, encoded: Encoded, request: Request) -> tuple[int, ...] | None:
         try:
@@ -311,24 +319,9 @@ class Model:
         """Several texts as what a method takes."""
         recorded = self.recorder and named(request.method).recordable and self.head.takes_batches
         inputs = self.encoder.collate([task.encoded for task in tasks], GRAIN if recorded else 1)
-        device = inputs.mask.device
-        count = max(task.count for task in tasks)
-
-        def rows(values: Callable[[Task, int], int | None]) -> Tensor | None:
-            """[B, K]; texts with fewer predictions repeat their last one."""
-            listed = [
-                [values(task, min(k, task.count - 1)) for k in range(count)] for task in tasks
-            ]
-            return None if listed[0][0] is None else torch.tensor(listed, device=device)
-
-        real = [[k < task.count for k in range(count)] for task in tasks]
-        return inputs, Target(
-            index=rows(lambda task, k: chosen(task.index, k)),
-            position=rows(lambda task, k: None if task.positions is None else task.positions[k]),
-            against=rows(lambda task, k: chosen(task.against, k)),
-            real=None if all(map(all, real)) else torch.tensor(real, device=device),
-            total=request.total,
-        )
+        if request.groups is not None and named(request.method).takes_groups:
+            inputs = replace(inputs, groups=groups_of(tasks, inputs.special))
+        return inputs, target_of(tasks, inputs.mask.device, total=request.total)
 
     def _explained(self, tasks: list[Task], request: Request) -> list[Attributions]:
         """One batch."""
@@ -343,6 +336,11 @@ class Model:
                 output = untouched(self.model, inputs.tensors)
         made = Assembly(self.head, self.tokenizer, self.name)
         return made.results(tasks, request, scores, _logits(output, target))
+
+    @staticmethod
+    def _keeps_layers(question: Question, groups: By | None) -> bool:
+        """By default maps of the layers are kept, but not of answers, which are long, or groups."""
+        return not question.has_answer and groups is None
 
     def _contrasted(self, question: Question, against: Any, request: Request) -> Attribution:
         """One answer rather than another: what the prompt's tokens change about log p of both."""
@@ -436,6 +434,14 @@ class Model:
     def in_float32(self) -> "Model":
         """A copy that computes in float32."""
         return Model(deepcopy(self.model).float(), self.tokenizer, name=self.name)
+
+
+def _grouped(task: Task, request: Request) -> Task:
+    """A task with the groups that are scored, if any are."""
+    if request.groups is None:
+        return task
+    source, groups = source_of(task.encoded).sources(request.groups)
+    return replace(task, source=source, groups=tuple(map(tuple, groups)))
 
 
 def _logits(output: Any, target: Target) -> Tensor | None:

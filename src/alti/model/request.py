@@ -10,6 +10,7 @@ from transformers import PreTrainedTokenizerBase
 from alti._errors import AltiWarning, UsageError
 from alti.methods import Method, named, validate
 from alti.model.head import Head
+from alti.model.source import By, Source
 from alti.model.tokenize import Bos, Encoded
 
 Output = int | str  # a label or its index; a token of the vocabulary or its id
@@ -34,6 +35,7 @@ class Request:
     layers: bool = False
     truncate: bool = False
     bos: Bos = "auto"
+    groups: By | None = None  # what is scored instead of tokens
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -45,6 +47,8 @@ class Task:
     positions: tuple[int, ...] | None  # None: one prediction, from the mean of all
     index: tuple[int, ...] = ()  # as in `Request`
     against: tuple[int, ...] = ()
+    source: Source | None = None  # by groups, where these are scored
+    groups: tuple[tuple[int, ...], ...] = ()  # the tokens of each
 
     @property
     def count(self) -> int:

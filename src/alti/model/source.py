@@ -115,6 +115,32 @@ class Source:
         )
         return source, [tokens for *_, tokens in parts]
 
+    def sources(self, by: By) -> tuple[Self, list[list[int]]]:
+        """As `grouped`, but only what an answer could do without.
+
+        That is nothing of the answer itself, and of a question about documents the documents.
+        """
+        source, tokens = self.grouped(by)
+        documents = [part for part in self.parts if part.unit == "document"]
+        kept = [
+            number
+            for number, group in enumerate(source.groups)
+            if (self.answer is None or group.segment == 0)
+            and (not documents or any(_inside(group, part) for part in documents))
+        ]
+        if not kept:
+            raise UsageError(f"groups = {by!r} finds nothing to group in the text: leave it out")
+        return source._only(kept), [tokens[number] for number in kept]
+
+    def _only(self, kept: list[int]) -> Self:
+        """A grouped source with some of its groups."""
+        lists = ("tokens", "offsets", "segments", "groups")
+        chosen: dict[str, Any] = {
+            name: tuple(getattr(self, name)[number] for number in kept) for name in lists
+        }
+        answer = None if self.answer is None else len(kept)
+        return replace(self, **chosen, special=self.special[kept], answer=answer)
+
     def _spans(self, segment: int, unit: str, by: By) -> list[tuple[Span, list[int]]]:
         """The groups of one text: their characters and their tokens."""
         if unit == "word":
@@ -154,6 +180,11 @@ class Source:
             f"these scores are of {self.by}s already, and their tokens are gone: group the "
             "attribution of the tokens instead"
         )
+
+
+def _inside(group: Group, part: Group) -> bool:
+    start, end = part.span
+    return group.segment == part.segment and start <= group.span[0] and group.span[1] <= end
 
 
 _FINDERS: dict[str, Callable[[str], list[Span]]] = {"sentence": sentences, "line": lines}

@@ -61,17 +61,31 @@ class Messages:
         heads = self._heads(gradient)
         return ((heads @ self.value.transpose(-1, -2)) * self.attn).sum(1)
 
-    def losses(self, gradient: Tensor) -> Tensor:
+    def losses(self, gradient: Tensor, members: Tensor | None = None) -> Tensor:
         """The same for j leaving the text, so that its attention goes to the other tokens.
 
         Σ_j a_j v_j = z becomes (z − a_j v_j) / (1 − a_j), so a_j (v_j − z) / (1 − a_j) is lost.
+        With `members` [B, S, G], 1 where a token is in a group, a whole group leaves: [B, T, G].
         """
+        apart = self._apart(gradient)
+        if members is None:
+            shares = self.attn / (1 - self.attn).clamp_min(ALONE)
+            shares = shares.masked_fill(self.attn == 1, 0)  # nothing could replace an only source
+            return (apart * shares).sum(1)
+        lost = (apart * self.attn) @ members[:, None]  # [B, H, T, G]
+        left = 1 - self.attn @ members[:, None]
+        return (lost / left.clamp_min(ALONE)).sum(1)
+
+    def slopes(self, gradient: Tensor, members: Tensor | None = None) -> Tensor:
+        """The same to first order, for attention to j that counts a little less: a_j (v_j − z)."""
+        lost = (self._apart(gradient) * self.attn).sum(1)
+        return lost if members is None else lost @ members
+
+    def _apart(self, gradient: Tensor) -> Tensor:
+        """The effect of v_j − z at i, if attention were 1: [B, H, T, S]."""
         heads = self._heads(gradient)
         own = (heads * self._heads(self.mixed.detach())).sum(-1, keepdim=True)
-        apart = heads @ self.value.transpose(-1, -2) - own
-        shares = self.attn / (1 - self.attn).clamp_min(ALONE)
-        shares = shares.masked_fill(self.attn == 1, 0)  # nothing could replace an only source
-        return (apart * shares).sum(1)
+        return heads @ self.value.transpose(-1, -2) - own
 
     def _heads(self, x: Tensor) -> Tensor:
         """[B, T, H·d] -> [B, H, T, d]"""
