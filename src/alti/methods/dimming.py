@@ -116,7 +116,8 @@ def slopes(
     model: nn.Module, inputs: Inputs, target: Target, levels: Tensor, of: Of
 ) -> tuple[Tensor, Tensor]:
     """What is explained [B, K], and its derivative by the level of each source [B, K, S]."""
-    levels = levels.detach().requires_grad_()
+    dtype = torch.promote_types(network(model).dtype, torch.float32)
+    levels = levels.detach().to(dtype).requires_grad_()
     with torch.enable_grad():
         logits = target_logits(dimmed(model, inputs, levels), target)
         values = target.of(values_of(logits, network(model).config, of), target.chosen(logits))
