@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from alti.methods.dimming import brought_back
-from alti.methods.linear import shares, views
+from alti.methods.linear import messages_of, shares, views
 from alti.methods.registry import method
 from alti.methods.types import Inputs, Scores, Target
 
@@ -22,9 +22,10 @@ def consensus(
     """Consensus: absence and dimming together; the first choice where a class is asked about.
 
     Three views of each source, divided by their ℓ1 norms and added: the effect of its vector, that
-    of its messages to first order, and what it would bring back to a dimmed text.
+    of its messages, and what it would bring back to a dimmed text.
     """
-    own, sent, output = views(model, inputs, target, value, response, of="logit", first_order=True)
+    sending = messages_of(inputs) if inputs.causal else "first_order"
+    own, sent, output = views(model, inputs, target, value, response, of="logit", sending=sending)
     levels = [(inputs.sources_at(strength), 1.0)]
     back = brought_back(model, inputs, target, output, levels)
     real = inputs.mask[:, None] if inputs.groups is None else own.new_ones(1).bool()

@@ -12,10 +12,11 @@ from alti.methods.proofs import prove_complete
 from alti.methods.registry import method
 from alti.methods.types import Inputs, Scores, Target
 from alti.mix.contributions import contributions
-from alti.read.linear_view import View, gap, linear_view, require_complete
+from alti.read.linear_view import Messages, View, gap, linear_view, require_complete
 from alti.read.modules import network
 
 Of = Literal["logit", "log_prob"]  # the number that is explained
+Sending = Literal["replaced", "first_order", "effects"]  # what a message is compared with
 
 
 @method(class_specific=True, signed=True)
@@ -62,7 +63,7 @@ def absence(
     value: float = 0.5,
     response: float = 0.1,
     messages: float = 0.5,
-    rule: Literal["auto", "two_views", "messages"] = "auto",
+    rule: Literal["auto", "two_views", "first_order", "effects"] = "auto",
     of: Of = "logit",
 ) -> Scores:
     """Absence: what speaks for the class and would leave with the token.
@@ -70,15 +71,14 @@ def absence(
     Two views of a missing token, each divided by its ℓ1 norm: its vector's effect, what attention
     carries counting `value` and what attention answers counting `response`; and, `messages` times,
     all that it sent, replaced by what the others send. In causal language models only what it
-    sent, to first order: most of their attention rests on the first token, which nothing replaces.
+    sent: to first order, since their attention rests on the first token, which nothing replaces
+    ("first_order"); of a group as it is, replaced by nothing ("effects").
     """
     if rule == "auto":
-        rule = "messages" if inputs.causal else "two_views"
-    first_order = rule == "messages"
-    own, sent, output = views(
-        model, inputs, target, value, response, of=of, first_order=first_order
-    )
-    vectors = torch.stack([sent] if first_order else [own, sent], -1)  # [B, K, S, 1 or 2]
+        rule = messages_of(inputs) if inputs.causal else "two_views"
+    sending: Sending = "replaced" if rule == "two_views" else rule
+    own, sent, output = views(model, inputs, target, value, response, of=of, sending=sending)
+    vectors = torch.stack([own, sent] if rule == "two_views" else [sent], -1)  # [B, K, S, 2 or 1]
     mask = inputs.mask if inputs.groups is None else torch.ones_like(own[:, 0]).bool()
     return Scores(_combined(vectors, mask, messages=messages), output=output, vectors=vectors)
 
@@ -91,7 +91,7 @@ def views(
     response: float,
     *,
     of: Of,
-    first_order: bool,
+    sending: Sending,
 ) -> tuple[Tensor, Tensor, Any]:
     """Two views of each source [B, K, S], its vectors' effect and its messages', and the output."""
     prove_complete(model, inputs.tensors, inputs.mask, target.position)
@@ -102,11 +102,11 @@ def views(
     sent = []
     for _, (slope, *slopes) in _gradients(values, [view.start, *sites]):
         own.append(_by_source(_products(slope, view), inputs))
-        sent.append(_sent(view, slopes, inputs, first_order=first_order))
+        sent.append(_sent(view, slopes, inputs, sending))
     return torch.stack(own, 1), torch.stack(sent, 1), view.output
 
 
-def _sent(view: View, slopes: Sequence[Tensor], inputs: Inputs, *, first_order: bool) -> Tensor:
+def _sent(view: View, slopes: Sequence[Tensor], inputs: Inputs, sending: Sending) -> Tensor:
     """What all messages of each source were worth: [B, S].
 
     Of a group, those to its own tokens are left out: they leave with it.
@@ -114,11 +114,24 @@ def _sent(view: View, slopes: Sequence[Tensor], inputs: Inputs, *, first_order: 
     members = None if inputs.groups is None else inputs.members.to(view.messages[0].attn)
     total: Tensor | int = 0
     for sent, slope in zip(view.messages, slopes, strict=True):
-        lost = sent.slopes(slope, members) if first_order else sent.losses(slope, members)
+        lost = _of_site(sent, slope, members, sending)
         if members is not None:
             lost = lost.masked_fill(members.bool(), 0)
         total = total + lost.sum(1)  # of [B, T, S]
     return torch.as_tensor(total)
+
+
+def _of_site(sent: Messages, slope: Tensor, members: Tensor | None, sending: Sending) -> Tensor:
+    """What the messages of each source to each token were worth at one site: [B, T, S]."""
+    if sending == "replaced":
+        return sent.losses(slope, members)
+    worth = sent.effects(slope) if sending == "effects" else sent.slopes(slope)
+    return worth if members is None else worth @ members
+
+
+def messages_of(inputs: Inputs) -> Literal["first_order", "effects"]:
+    """How messages count in a causal language model."""
+    return "first_order" if inputs.groups is None else "effects"
 
 
 def _by_source(scores: Tensor, inputs: Inputs) -> Tensor:

@@ -76,10 +76,9 @@ class Messages:
         left = 1 - self.attn @ members[:, None]
         return (lost / left.clamp_min(ALONE)).sum(1)
 
-    def slopes(self, gradient: Tensor, members: Tensor | None = None) -> Tensor:
+    def slopes(self, gradient: Tensor) -> Tensor:
         """The same to first order, for attention to j that counts a little less: a_j (v_j − z)."""
-        lost = (self._apart(gradient) * self.attn).sum(1)
-        return lost if members is None else lost @ members
+        return (self._apart(gradient) * self.attn).sum(1)
 
     def _apart(self, gradient: Tensor) -> Tensor:
         """The effect of v_j − z at i, if attention were 1: [B, H, T, S]."""
