@@ -153,7 +153,10 @@ def soft(family):
     """A model whose attention is not near 0 or 1, so that 64 points follow the way exactly."""
     model = tiny.build(family, head_of(family))
     for name, weight in model.named_parameters():
-        if any(part in name for part in ("query", "key", "attn.q.", "c_attn")) and weight.dim() == 2:
+        if (
+            any(part in name for part in ("query", "key", "attn.q.", "c_attn"))
+            and weight.dim() == 2
+        ):
             weight.data *= 0.05
     return model
 

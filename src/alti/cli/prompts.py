@@ -30,7 +30,8 @@ ChatFile = Annotated[
     Path | None, typer.Option("--chat", help="A JSON file: a list of messages instead of a TEXT.")
 ]
 Group = Annotated[
-    str | None, typer.Option(help="Add scores up: word, sentence, line, message or document.")
+    str | None,
+    typer.Option(help="Score these instead of tokens: word, sentence, line, message or document."),
 ]
 Total = Annotated[bool, typer.Option("--total", help="Explain the whole answer as one.")]
 NoBos = Annotated[

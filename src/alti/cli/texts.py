@@ -109,6 +109,7 @@ def explain(
         "against": against,
         "position": position,
         "total": total,
+        "groups": group,
         "bos": False if no_bos else "auto",
         "layers": layers or output.plots_layers,
         "truncate": truncate,
@@ -213,18 +214,18 @@ def compare(
         "against": against,
         "position": position,
         "total": asked.has_answer,
+        "groups": group,
         "bos": False if no_bos else "auto",
         "truncate": truncate,
         "layers": False,
     }
-    results = []
     with asked.arguments() as arguments:
-        for name, own in specs:
-            result = loaded.explain(**arguments, method=name, **options, **own)
-            results.append(result)
-            start = result.source.answer
-            if start is not None and generate is not None:  # written once, explained by all
-                arguments |= {"generate": None, "answer_ids": list(result.source.ids[start:])}
+        if generate is not None:  # written once, explained by all
+            written = loaded.written(**arguments, bos=options["bos"])
+            arguments |= {"generate": None, "answer_ids": written}
+        results = [
+            loaded.explain(**arguments, method=name, **options, **own) for name, own in specs
+        ]
     output.show_together(results)
     output.save(results)
 

@@ -247,8 +247,7 @@ class Model:
             options=options,
         )
         named = {"target": target, "against": against, "position": position}
-        given = {**named, "answer": answer}
-        pairs = one_each(texts, given)
+        pairs = one_each(texts, {**named, "answer": answer})
         common = None  # where it is, what is wrong is wrong before the first text
         if not any(is_listed(value) for value in named.values()):
             common = request(**named)
@@ -301,6 +300,13 @@ class Model:
                     "for all of them, or one for each"
                 )
         return _grouped(task, request)
+
+    def written(self, *, bos: Bos = "auto", **asked: Any) -> list[int]:
+        """The tokens that a model writes, asked as in `explain` with generate=."""
+        question = Question(**asked)
+        question.check(self.head)
+        encoded = read(question, self.model, self.encoder, bos=bos)
+        return encoded.ids[encoded.answer :]
 
     def _places(self, encoded: Encoded, request: Request) -> tuple[int, ...] | None:
         try:

@@ -136,12 +136,14 @@ def contrasting_options(method: Method, options: dict[str, Any]) -> dict[str, An
             f"{method.name} is the same for every answer, so it cannot set one against another: "
             "use absence or linear"
         )
-    if (
-        "log_prob" not in method.choices.get("of", ())
-        or options.get("of", "log_prob") != "log_prob"
-    ):
+    if "log_prob" not in method.choices.get("of", ()):
         raise UsageError(
-            f"one answer against another is a difference of log p, and {method.name} was to "
-            "explain another number: leave of= out, or use absence or linear"
+            f"one answer against another is a difference of log p, which {method.name} does not "
+            "explain: use absence, linear or dimming"
+        )
+    if options.get("of", "log_prob") != "log_prob":
+        raise UsageError(
+            f"one answer against another is a difference of log p, and of = {options['of']!r} is "
+            "another number: leave it out"
         )
     return {**options, "of": "log_prob"}

@@ -78,7 +78,8 @@ class Messages:
 
     def slopes(self, gradient: Tensor) -> Tensor:
         """The same to first order, for attention to j that counts a little less: a_j (v_j − z)."""
-        return (self._apart(gradient) * self.attn).sum(1)
+        shares = self.attn.masked_fill(self.attn == 1, 0)  # v is z there, but for rounding
+        return (self._apart(gradient) * shares).sum(1)
 
     def _apart(self, gradient: Tensor) -> Tensor:
         """The effect of v_j − z at i, if attention were 1: [B, H, T, S]."""
