@@ -249,7 +249,7 @@ def _design(sources: int, count: int, seed: int) -> Tensor:
     rest = signs @ signs.T  # RIDGE · z M⁻¹ zᵀ of all pairs, by the formula of Sherman and Morrison
     taken: list[int] = []
     for _ in range(count):
-        left = rest.diagonal().clone()
+        left = rest.diagonal().round(decimals=9)  # many are equal: rounding should not choose
         left[taken] = -1
         taken.append(int(left.argmax()))
         column = rest[:, taken[-1]]
