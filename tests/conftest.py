@@ -43,6 +43,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if any(name in item.name for name in NEED_CAPTUM):
                 item.add_marker(missing)
+    if find_spec("sklearn") is None:
+        missing = pytest.mark.skip(reason="no scikit-learn here")
+        for item in items:
+            if "contextcite" in item.name:
+                item.add_marker(missing)
 
 
 @pytest.fixture

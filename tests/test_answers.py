@@ -28,6 +28,8 @@ FAMILIES = [
 METHODS = [name for name in alti.METHODS if name != "random"]
 SUITED = [name for name in METHODS if not alti.METHODS[name].second_norm]
 FEW = {"integrated_gradients": {"steps": 4}}
+# a norm of sums is no sum of norms, and no more so a sparse fit or one from a scaled start
+NOT_ADDITIVE = ("consensus", "gradient", "contextcite", "surrogate")
 PROMPT = [7, 12, 9, 33, 21, 8]
 ANSWER = [14, 40, 5, 9]
 CHAT = (
@@ -60,7 +62,7 @@ def speaking(kind="bpe", template=CHAT, **roles):
 
 
 @pytest.mark.parametrize(("family", "dtype"), FAMILIES)
-@pytest.mark.parametrize("method", SUITED)
+@pytest.mark.parametrize("method", [m for m in SUITED if m != "surrogate"])  # one design for all
 def test_each_row_is_the_explanation_of_that_token_alone(method, family, dtype):
     model = causal(family, dtype)
     options = {"method": method, **FEW.get(method, {})}
@@ -116,7 +118,7 @@ def test_a_total_is_made_of_the_rows_or_in_one_pass(method, of):
     )
     assert whole.extra["log_prob"] == pytest.approx(added.extra["log_prob"])
     assert whole.extra["log_prob"] == pytest.approx(math.log(whole.probability))
-    if method in ("consensus", "gradient"):  # a norm of sums is no sum of norms
+    if method in NOT_ADDITIVE:
         assert (whole.scores - added.scores).abs().max() > 1e-6
     else:
         torch.testing.assert_close(whole.scores, added.scores)

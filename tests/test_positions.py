@@ -28,6 +28,8 @@ def built(kind: str) -> alti.Model:
 
 
 def usable(method: str, kind: str) -> bool:
+    if (method, kind) == ("surrogate", "causal"):
+        return False  # its design is one for all predictions
     if kind == "encoder":
         return not METHODS[method].class_specific
     return kind != "causal" or not METHODS[method].second_norm

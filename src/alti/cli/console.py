@@ -5,7 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -150,6 +150,37 @@ def bar(unit: str) -> Iterator[Callable[[int, int | None], None]]:
     ) as shown:
         task = shown.add_task("alti", total=None)
         yield lambda done, total: shown.update(task, completed=done, total=total)
+
+
+@contextmanager
+def late_bar(unit: str) -> Iterator[Callable[[int, int | None], None]]:
+    """The same from the first thing that is done to the last, so that two can take turns."""
+    with ExitStack() as bars:
+        shown: list[Callable[[int, int | None], None]] = []
+
+        def update(done: int, total: int | None) -> None:
+            if not shown:
+                shown.append(bars.enter_context(bar(unit)))
+            shown[0](done, total)
+            if done == total:
+                bars.close()
+                shown.clear()
+
+        yield update
+
+
+@contextmanager
+def passes(method: str) -> Iterator[None]:
+    """A progress bar for a method that runs the model many times."""
+    from alti.methods import METHODS
+    from alti.methods.progress import watching
+
+    with late_bar("shortened texts") as update:
+        if METHODS[method].many_passes:
+            with watching(update):
+                yield
+        else:
+            yield
 
 
 def watched(results: Iterable[T], total: int | None, *, printed: bool = True) -> Iterator[T]:

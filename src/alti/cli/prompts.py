@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from alti._errors import LoadError, UsageError
-from alti.cli.console import bar
+from alti.cli.console import late_bar
 
 Answer = Annotated[
     str | None, typer.Option(help="Explain this continuation of the text, token by token.")
@@ -87,7 +87,7 @@ class Asked:
         options: dict[str, Any] = {"max_new_tokens": self.generate, "seed": self.seed}
         if self.temperature is not None:
             options |= {"do_sample": True, "temperature": self.temperature}
-        with bar("tokens") as update:
+        with late_bar("tokens") as update:
             yield {**options, "streamer": _Written(update, self.generate)}
 
 
@@ -104,6 +104,7 @@ class _Written:
         self.update(self.done, self.total)
 
     def end(self) -> None:
+        self.update(self.total, self.total)  # it may have stopped before
         self.done = -1  # of the next text
 
 

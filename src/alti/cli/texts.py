@@ -10,7 +10,7 @@ import typer
 
 from alti import AltiError, LoadError, UsageError
 from alti._characters import note, plain
-from alti.cli.console import Lines, say, watched
+from alti.cli.console import Lines, passes, say, watched
 from alti.cli.prompts import (
     Answer,
     Asked,
@@ -125,7 +125,7 @@ def explain(
             _explain_lines(results, lines, output)
         return
     loaded = open_model(model, device, dtype, trust_remote_code)
-    with asked.arguments() as arguments:
+    with asked.arguments() as arguments, passes(method):
         result = loaded.explain(**arguments, **options)
     output.show(result)
     output.save([result])

@@ -11,6 +11,7 @@ from transformers import PreTrainedConfig
 
 from alti._errors import UsageError
 from alti.methods.logits import Of, target_logits, values_of
+from alti.methods.progress import report
 from alti.methods.registry import method
 from alti.methods.types import Inputs, Scores, Target
 from alti.read.modules import evaluating, network
@@ -41,7 +42,10 @@ def occlusion(
         scores = whole.new_zeros(*whole.shape, inputs.mask.shape[1])
         reads = None if output.logits.dim() == 2 else target.position  # a classifier finds its own
         single = inner.config.pad_token_id is None  # then some classifiers take one text at a time
-        for row, places in _questions(inputs, reads, 1 if single else AT_ONCE):
+        questions = list(_questions(inputs, reads, 1 if single else AT_ONCE))
+        total = sum(len(places) for _, places in questions)
+        done = 0
+        for row, places in questions:
             removed = torch.tensor(places, device=scores.device)
             tensors, position = _without(inputs, reads, row, removed, removal)
             shorter = _of_text(target, row, position, len(places))
@@ -54,6 +58,8 @@ def occlusion(
             if reads is not None:
                 fall = fall.masked_fill(_kept(inputs, reads, row, removed), 0)
             scores[row, :, removed] = fall.to(scores).T
+            done += len(places)
+            report(done, total)
     return Scores(scores, output=output)
 
 
