@@ -7,7 +7,7 @@ import torch
 from alti._errors import UsageError
 from alti.experiments.asked import Asked
 from alti.methods import Inputs, Target
-from alti.model.answers import of_text
+from alti.model.answers import of_text, without_end
 from alti.model.assembly import source_of
 from alti.model.model import Model
 from alti.model.question import Question
@@ -41,12 +41,16 @@ def case_of(model: Model, asked: Asked) -> Case:
     task = model.read(_question(model, asked), request)
     encoded = task.encoded
     sources = _in_documents(encoded, asked.group)
-    if len(sources) < 2:
-        raise UsageError(f"it has {len(sources)} sources ({asked.group}), and one has no ranking")
     tokens = [own for _, own in sources]
+    _require_several(tokens, asked)
     inputs, target = model.batch([task], request)
     inputs = replace(inputs, groups=_groups(inputs, tokens))
     return Case(inputs, target, tokens, tokens, _known(encoded, asked, sources), _answer(encoded))
+
+
+def _require_several(sources: list[list[int]], asked: Asked) -> None:
+    if len(sources) < 2:
+        raise UsageError(f"it has {len(sources)} sources ({asked.group}): two can be ranked")
 
 
 def _question(model: Model, asked: Asked) -> Question:
@@ -112,24 +116,26 @@ def _answer(encoded: Encoded) -> str:
 def _next_word(model: Model, asked: Asked, rivals: tuple[str, str]) -> Case:
     """One next token against another; the sources are the words of the prompt."""
     request = Request()
-    task = model.read(Question(text=asked.text), request)
-    good, bad = (_first_token(model, task, word) for word in rivals)
+    encoded = without_end(model.read(Question(text=asked.text), request).encoded)
+    good, bad = (_first_token(model, encoded, word) for word in rivals)
     if good == bad:
         raise UsageError("good and bad begin with the same token")
-    source = source_of(task.encoded)
+    source = source_of(encoded)
     words = source.words(0)
     known = [i for i, (span, _) in enumerate(words) if asked.text[slice(*span)] == asked.word]
+    _require_several([own for _, own in words], asked)
     if not known:
         raise UsageError("the evidence is not a word of the prompt")
-    task = replace(task, index=(good,), against=(bad,))
+    task = Task(encoded, (len(encoded.ids) - 1,), (good,), (bad,))
     inputs, target = model.batch([task], request)
     removable = [[i] for i in _tokens(source)]
     answer = " rather than ".join(rivals)
     return Case(inputs, target, [own for _, own in words], removable, known, answer)
 
 
-def _first_token(model: Model, task: Task, word: str) -> int:
-    return of_text(model.encoder, task.encoded, f" {word.lstrip()}").ids[0]
+def _first_token(model: Model, prompt: Encoded, word: str) -> int:
+    """The first token of a word behind a prompt."""
+    return of_text(model.encoder, prompt, f" {word.lstrip()}").ids[0]
 
 
 def _tokens(source: Source) -> list[int]:
