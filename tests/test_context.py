@@ -48,14 +48,16 @@ ROWS = {
             ("better", "film", "cabinet", "noun"),
             ("are", "are", "keys", "noun"),
             ("film", "better", "key", "noun"),
+            ("dollars", "table", "keys", "number"),
+            ("table", "dollars", "keys", "number"),
         ]
     ],
     "evidence": [
         {
-            "context": f" {CONTEXT}",
+            "context": " " * 60 + CONTEXT,
             "question": "Where is it?",
             "answer": word,
-            "answer_start": start + 1 if word in CONTEXT else 3,
+            "answer_start": start + 60 if word in CONTEXT else 3,
         }
         for word in ("table", "film", "moon")
         for start in [CONTEXT.find(word)]
@@ -187,7 +189,7 @@ def test_drops_ask_about_the_highest_sources():
     assert asked == [[], [1], [], [0, 1, 2]]
     assert top_share_lost(predict, worth) == 0.5
     assert top_share_lost(predict, worth, share=0.3) == 0.8
-    assert top_share_lost(predict, [1.0, 2.0], share=0.01) == 0.5
+    assert top_share_lost(predict, worth, share=0.0) == 0.5  # at least one
     assert math.isnan(top_share_lost(lambda questions: [-1.0, 2.0], worth))
 
 
@@ -275,9 +277,10 @@ def test_distractors_are_drawn_and_shuffled_with_a_seed(tmp_path):
     first = documents()
     assert first == documents()
     assert all(len(row) == 3 for row in first)
-    assert all(DOCUMENTS[0] in row[0] for row in zip(first, strict=True))
+    assert DOCUMENTS[0] in first[0]
     assert DOCUMENTS[2] in first[1]
-    assert len({str(documents(seed=seed)) for seed in range(5)}) > 1
+    places = {row.index(DOCUMENTS[0]) for seed in range(20) for row in documents(seed=seed)[:1]}
+    assert places == {0, 1, 2}
     last = list(study_of(file, "answer", distractors=2).rows())[2]
     assert last.reason == "there are 0 documents beside the gold one, not 2"
 
@@ -354,8 +357,8 @@ def test_next_words(model, tmp_path, form):
     found = reasons(rows)
     assert found.pop(4) == "good and bad begin with the same token"
     assert found.pop(5) == "the evidence is not a word of the prompt"
-    assert sorted(found.values()) == ["the model prefers bad"] * 2
-    assert len({i // 2 for i in found}) == 2  # of each pair of rivals the model prefers one
+    assert sorted(found.values()) == ["the model prefers bad"] * 3
+    assert len({i // 2 for i in found}) == 3  # of each pair of rivals the model prefers one
     ids = model.tokenizer("The keys to the cabinet")["input_ids"]
 
     def difference(ids, asked):
@@ -385,6 +388,16 @@ def test_next_words(model, tmp_path, form):
             assert row["values"]["top_share_lost"] == pytest.approx(share)
 
 
+def test_the_next_word_comes_before_the_end_that_a_tokenizer_adds(tmp_path):
+    model = speaking("wordpiece")
+    asked = next(iter(study_of(written(tmp_path, "next"), "next").rows()))
+    case = case_of(model, asked)
+    ids = case.inputs.tensors["input_ids"][0].tolist()
+    assert [2, *ids[1:], 3] == model.tokenizer(asked.text)["input_ids"]
+    assert case.target.position.tolist() == [[len(ids) - 1]]
+    assert case.removable == [[i] for i in range(1, len(ids))]
+
+
 def test_a_table_for_each_task_and_one_over_all(model, tmp_path):
     study = study_of(written(tmp_path, "next"), "next")
     rows = finished(study, model, tmp_path / "rows.jsonl")
@@ -398,7 +411,7 @@ def test_a_table_for_each_task_and_one_over_all(model, tmp_path):
             mean = (parts[0][column].value + parts[1][column].value) / 2
             assert cells[column].value == pytest.approx(mean)
         assert method == METHODS[i]
-    assert "Passed over: 2 (the model prefers bad)." in whole.note
+    assert "Passed over: 3 (the model prefers bad)." in whole.note
     against = verdicts(study, rows, "alti")[1]
     assert against.title.endswith("difference to alti")
     assert dict(against.rows)["alti"][0].value == 0

@@ -23,7 +23,6 @@ from alti.experiments.evaluate import Row, Spec
 from alti.experiments.store import ABOUT
 from alti.experiments.study import Study
 from alti.experiments.without import values_without
-from alti.methods.proofs import prove_structure
 from alti.metrics import METRICS, Faithfulness, OfSources
 from alti.model.model import SENTENCES, Model
 from alti.model.question import Question
@@ -153,8 +152,6 @@ class Examiner:
         name, options = self.specs[spec]
         chosen = methods.METHODS[name]
         self._prove(spec)
-        if chosen.reads_model:
-            prove_structure(self.model.model, case.inputs.tensors, case.inputs.mask)
         with counting(self.model) as count:
             found = methods.call(
                 chosen, self.model.model, case.inputs, case.target, layers=False, **options
