@@ -13,6 +13,7 @@ import alti
 from alti.metrics import (
     METRICS,
     Faithfulness,
+    OfSources,
     Plausibility,
     agreement,
     anisotropy,
@@ -406,12 +407,18 @@ def test_the_table_holds_the_metrics_of_one_text():
         "sufficiency",
     }
     plausibility = {"average_precision", "token_f1"}
+    needs = {"top_k_drop": "removal", "top_share_lost": "removal", "lds": "subsets"}
+    needs |= {"evidence": "evidence", "recall_at_k": "evidence"}
     kinds = {name: type(measure) for name, measure in METRICS.items()}
     assert kinds == {
         **dict.fromkeys(faithfulness, Faithfulness),
         **dict.fromkeys(plausibility, Plausibility),
+        **{name: Faithfulness if need == "removal" else OfSources for name, need in needs.items()},
     }
-    assert {name for name, measure in METRICS.items() if measure.needs} == plausibility
+    assert {name: measure.needs for name, measure in METRICS.items() if measure.needs} == {
+        **dict.fromkeys(plausibility, "rationale"),
+        **needs,
+    }
     assert {name for name, measure in METRICS.items() if measure.better == "lower"} == {
         "probability_drop",
         "sufficiency",

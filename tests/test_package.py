@@ -122,7 +122,7 @@ def uses(word: str) -> set[str]:
 def test_hooks_and_heavy_libraries_have_one_place():
     assert uses(r"register_forward") == {
         "read.events",
-        "experiments.evaluate",
+        "experiments.cost",
     }
     assert uses(r"AttentionInterface\.register") == {"read.attention_hook"}
     assert {room_of(name) for name in uses(r"import (typer|rich)|from (typer|rich)")} == {"cli"}

@@ -27,7 +27,7 @@ from alti.cli.shared import (
 
 if TYPE_CHECKING:
     from alti import Model
-    from alti.experiments.bench import Plan
+    from alti.experiments.bench import Plan, Study
     from alti.experiments.evaluate import Row
 
 FORMATS = ("text", "markdown", "latex", "csv")
@@ -44,11 +44,18 @@ def bench(
         typer.Option(help="Comma-separated names; alti:p=2 sets an option. Default: all."),
     ] = None,
     metrics: Annotated[
+        str | None,
+        typer.Option(
+            help="Comma-separated, see `alti metrics`; probability_drop:steps=60 sets an option. "
+            "Default: comprehensiveness,sufficiency, or those of the task."
+        ),
+    ] = None,
+    task: Annotated[
         str,
         typer.Option(
-            help="Comma-separated, see `alti metrics`; probability_drop:steps=60 sets an option."
+            help="text, or of language models: answer (from documents), next (word), evidence."
         ),
-    ] = "comprehensiveness,sufficiency",
+    ] = "text",
     split: Annotated[str | None, typer.Option(help="Of the data.")] = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
@@ -70,6 +77,21 @@ def bench(
     keep_scores: Annotated[
         bool, typer.Option("--keep-scores", help="Write the scores into the rows too.")
     ] = False,
+    group: Annotated[
+        str | None, typer.Option(help="Sources of a context: sentence, word, line or document.")
+    ] = None,
+    generate: Annotated[
+        int | None, typer.Option(help="Tokens to write where no answer is given; default: 16.")
+    ] = None,
+    subsets: Annotated[
+        int | None, typer.Option(help="Contexts with half of their sources, for lds; default: 64.")
+    ] = None,
+    distractors: Annotated[
+        int | None, typer.Option(help="Documents beside the gold one; default: all documents.")
+    ] = None,
+    rival: Annotated[
+        str | None, typer.Option(help="Differences to this method; default: the best.")
+    ] = None,
     out: Annotated[
         Path, typer.Option(help="The file for the rows; a stopped run resumes from it.")
     ] = Path("bench.jsonl"),
@@ -80,35 +102,87 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Compare methods on a data set: how much does the prediction suffer without their tokens?"""
-    from alti.experiments.bench import PAPER, Plan
-    from alti.model.loading import DEFAULT_NAME
-
     _require_outputs(out, data, form)
-    plan = Plan(
-        model=DEFAULT_NAME if model in (None, "default") else str(model),
-        data=data,
-        methods=tuple(comma_separated(methods)) if methods else PAPER,
-        metrics=tuple(comma_separated(metrics)),
-        split=split,
-        text=text_column,
-        label=label_column,
-        rationale=rationale_column,
-        pair=pair_column,
-        first=first,
-        sample=sample,
-        seed=seed,
-        mask=mask,
-        mask_token=mask_token,
-        envelope=envelope,
-        truncate=truncate,
-        keep_scores=keep_scores,
-    )
+    common = {
+        "model": _name(model),
+        "data": data,
+        "split": split,
+        "first": first,
+        "sample": sample,
+        "seed": seed,
+    }
+    of_texts = {
+        "text": text_column,
+        "label": label_column,
+        "rationale": rationale_column,
+        "pair": pair_column,
+        "mask": mask,
+        "mask_token": mask_token,
+        "envelope": envelope,
+        "truncate": truncate,
+        "keep_scores": keep_scores,
+    }
+    of_contexts = {
+        "group": group,
+        "generate": generate,
+        "subsets": subsets,
+        "distractors": distractors,
+        "rival": rival,
+    }
+    plan: Plan | Study
+    if task == "text":
+        _require_none(of_contexts, task)
+        plan = _plan(methods, metrics, common | of_texts)
+    else:
+        _require_none(of_texts, task)
+        plan = _study(task, methods, metrics, common | of_contexts)
     loaded = open_model(model, device, dtype, trust_remote_code)
     if not methods:
         plan = _with_default_methods(plan, loaded)
     plan, rows = _rows(plan, loaded, out)
-    _print_bench(plan, rows, form, as_json)
-    _note_work(rows, out)
+    _print_bench(plan, rows, form, as_json, rival)
+    _note_work(plan, rows, out)
+
+
+def _name(model: str | None) -> str:
+    from alti.model.loading import DEFAULT_NAME
+
+    return DEFAULT_NAME if model in (None, "default") else str(model)
+
+
+def _require_none(options: dict[str, Any], task: str) -> None:
+    """Refuse options that would do nothing."""
+    names = {"text": "text-column", "label": "label-column", "rationale": "rationale-column"}
+    names |= {"pair": "pair-column", "mask_token": "mask-token", "keep_scores": "keep-scores"}
+    for name, value in options.items():
+        if value not in (None, False):
+            raise UsageError(f"--{names.get(name, name)} says nothing about --task {task}: drop it")
+
+
+def _plan(methods: str | None, metrics: str | None, options: dict[str, Any]) -> "Plan":
+    from alti.experiments.bench import PAPER, Plan
+
+    return Plan(
+        methods=tuple(comma_separated(methods)) if methods else PAPER,
+        metrics=tuple(comma_separated(metrics or "comprehensiveness,sufficiency")),
+        **options,
+    )
+
+
+def _study(task: str, methods: str | None, metrics: str | None, options: dict[str, Any]) -> "Study":
+    from alti.experiments.bench import Study
+    from alti.experiments.study import default_methods
+
+    rival = options.pop("rival")
+    chosen = tuple(comma_separated(methods)) if methods else default_methods()
+    if rival is not None and rival not in chosen:
+        raise UsageError(f"--rival {rival} is not run: choose {', '.join(chosen)}")
+    return Study(
+        task=task,
+        methods=chosen,
+        metrics=tuple(comma_separated(metrics)) if metrics else (),
+        **{name: value for name, value in options.items() if value is not None},
+    )
 
 
 def _require_outputs(out: Path, data: str, form: str) -> None:
@@ -120,16 +194,19 @@ def _require_outputs(out: Path, data: str, form: str) -> None:
         raise UsageError(f"--format {form} does not exist: choose text, markdown, latex or csv")
 
 
-def _with_default_methods(plan: "Plan", model: "Model") -> "Plan":
-    from alti.experiments.bench import PAPER, default_methods
+def _with_default_methods(plan: "Plan | Study", model: "Model") -> "Plan | Study":
+    from alti.experiments import study
+    from alti.experiments.bench import PAPER, Study, default_methods
 
+    if isinstance(plan, Study):
+        return replace(plan, methods=study.default_methods(model))
     methods = default_methods(model)
     if left_out := [spec for spec in PAPER if spec not in methods]:
         note(f"left out, {model.family} has no second norm: {', '.join(left_out)}")
     return replace(plan, methods=methods)
 
 
-def _rows(plan: "Plan", model: "Model", out: Path) -> "tuple[Plan, list[Row]]":
+def _rows(plan: "Plan | Study", model: "Model", out: Path) -> "tuple[Plan | Study, list[Row]]":
     """Run a plan, and read what it wrote."""
     from alti.experiments.bench import load_rows, run
 
@@ -143,26 +220,33 @@ def _rows(plan: "Plan", model: "Model", out: Path) -> "tuple[Plan, list[Row]]":
     return plan, rows
 
 
-def _print_bench(plan: "Plan", rows: "list[Row]", form: str, as_json: bool) -> None:
-    from alti.experiments.bench import curves, summary, work
+def _print_bench(
+    plan: "Plan | Study", rows: "list[Row]", form: str, as_json: bool, rival: str | None
+) -> None:
+    from alti.experiments.bench import Study, cost, curves, summary, verdicts, work
     from alti.views.tables import key_of, long_csv
 
-    tables = summary(plan, rows)
+    if isinstance(plan, Study):
+        tables = verdicts(plan, rows, rival)
+        content: dict[str, Any] = {"work": cost(rows)}
+    else:
+        tables = summary(plan, rows)
+        shown = {key_of(name): curve for name, curve in curves(plan, rows).items()}
+        content = {"curves": shown, "work": work(rows)}
     if as_json:
-        content = {
-            "tables": [table.to_dict() for table in tables],
-            "curves": {key_of(name): curve for name, curve in curves(plan, rows).items()},
-            "work": work(rows),
-        }
-        say(json.dumps(content))
+        say(json.dumps({"tables": [table.to_dict() for table in tables], **content}))
         return
     parts = [long_csv(tables)] if form == "csv" else [getattr(table, form)() for table in tables]
     say(harmless("\n".join(parts)), end="")
 
 
-def _note_work(rows: "list[Row]", out: Path) -> None:
-    from alti.experiments.bench import work
+def _note_work(plan: "Plan | Study", rows: "list[Row]", out: Path) -> None:
+    from alti.experiments.bench import Study, cost, work
 
+    if isinstance(plan, Study):
+        made = {name: f"{amount:,.0f}" for name, amount in cost(rows).items()}
+        note(f"methods: {made['forward']} forward, {made['backward']} backward; rows in {out}")
+        return
     total = {key: f"{amount:,.0f}" for key, amount in work(rows).items()}
     passes = total.get("passes", "0")
     seconds = total.get("seconds", "0")

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from alti.experiments.data import fingerprint
 from alti.experiments.evaluate import Judge
+from alti.experiments.examine import Examiner
 from alti.experiments.plan import (
     PAPER,
     Plan,
@@ -21,13 +22,17 @@ from alti.experiments.plan import (
     parsed_metric,
 )
 from alti.experiments.store import load_rows, opened
+from alti.experiments.study import Study
 from alti.experiments.summary import curves, summary, work
+from alti.experiments.verdicts import cost, verdicts
 from alti.model.model import Model
 
 __all__ = [
     "PAPER",
     "Plan",
     "Progress",
+    "Study",
+    "cost",
     "curves",
     "default_methods",
     "load_rows",
@@ -36,6 +41,7 @@ __all__ = [
     "parsed_metric",
     "run",
     "summary",
+    "verdicts",
     "work",
 ]
 
@@ -47,8 +53,29 @@ class Progress(NamedTuple):
     total: int | None
 
 
-def run(plan: Plan, model: Model, file: Path) -> Iterator[Progress]:
+def run(plan: Plan | Study, model: Model, file: Path) -> Iterator[Progress]:
     """Compute the rows of a plan that a file does not hold yet, and add them to it."""
+    if isinstance(plan, Study):
+        return _study(plan, model, file)
+    return _plan(plan, model, file)
+
+
+def _study(study: Study, model: Model, file: Path) -> Iterator[Progress]:
+    """Text by text, row by row."""
+    examiner = Examiner(model, study)
+    fingerprints = _fingerprints(study, model)
+    total = _total(study)
+    questions = study.rows()
+    with opened(file, study, fingerprints) as stored:
+        for texts, asked in enumerate(questions, start=1):
+            if not stored.holds(asked.number, study.methods):
+                for row in examiner.rows(asked, stored.of(asked.number, study.methods)):
+                    stored.add([row])
+            yield Progress(texts, total)
+
+
+def _plan(plan: Plan, model: Model, file: Path) -> Iterator[Progress]:
+    """Chunk by chunk."""
     judge = Judge(model, plan.setting())
     fingerprints = _fingerprints(plan, model)
     total = _total(plan)
@@ -62,7 +89,7 @@ def run(plan: Plan, model: Model, file: Path) -> Iterator[Progress]:
             yield Progress(texts, total)
 
 
-def _fingerprints(plan: Plan, model: Model) -> dict[str, str]:
+def _fingerprints(plan: Plan | Study, model: Model) -> dict[str, str]:
     """What names do not say: the dtype, and hashes of the model and the data."""
     fingerprints = {"dtype": model.dtype, "model": model.fingerprint()}
     if (data := fingerprint(plan.data)) is not None:
@@ -70,7 +97,7 @@ def _fingerprints(plan: Plan, model: Model) -> dict[str, str]:
     return fingerprints
 
 
-def _total(plan: Plan) -> int | None:
+def _total(plan: Plan | Study) -> int | None:
     """How many rows there will be, where that is known without downloading them."""
     if Path(plan.data).exists():
         return sum(1 for _ in plan.rows())

@@ -4,7 +4,6 @@ import re
 import time
 from bisect import bisect
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from alti import methods
 from alti._errors import AltiError, UsageError
+from alti.experiments.cost import counting
 from alti.experiments.data import Example, Skipped
 from alti.experiments.predict import Predictor, batches
 from alti.methods import Inputs, Scores, Target
@@ -20,7 +20,6 @@ from alti.metrics import METRICS, Asking, Faithfulness, Plausibility, answer
 from alti.model.model import Model
 from alti.model.request import Request, Task
 from alti.model.tokenize import Encoded
-from alti.read.modules import network
 
 BY_SIZE = " |·|"  # after a metric's name: tokens ranked by the size of their scores
 
@@ -86,7 +85,7 @@ class Judge:
     def rows(self, chunk: list[Example | Skipped]) -> list[Row]:
         """A row for each text and method, one for each skipped text, and one on the work done."""
         start = time.perf_counter()
-        with _counting(self.model) as count:
+        with counting(self.model) as count:
             texts, skipped = self._texts(chunk)
             before = count["texts"]
             scores = self._scores(texts)
@@ -287,19 +286,3 @@ def _counted(asking: Asking[Any], tally: list[int]) -> Asking[Any]:
             return stop.value
         tally[0] += len(questions)
         reply = yield questions
-
-
-@contextmanager
-def _counting(model: Model) -> Iterator[dict[str, int]]:
-    """Counts a model's forward passes, and the sequences in them."""
-    count = {"passes": 0, "texts": 0}
-
-    def before_pass(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
-        count["passes"] += 1
-        count["texts"] += len(kwargs["input_ids"])
-
-    handle = network(model.model).register_forward_pre_hook(before_pass, with_kwargs=True)
-    try:
-        yield count
-    finally:
-        handle.remove()

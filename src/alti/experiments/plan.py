@@ -71,7 +71,14 @@ class Plan:
 
     def _require_rationale(self) -> None:
         given = {metric_name(spec) for spec in self.metrics}
-        names = sorted(name for name in given & METRICS.keys() if METRICS[name].needs)
+        needs = {name: METRICS[name].needs for name in sorted(given & METRICS.keys())}
+        others = [name for name, need in needs.items() if need not in (None, "rationale")]
+        if others:
+            raise UsageError(
+                f"{', '.join(others)} measures the sources of a prompt, which a text has not: "
+                "choose a task (--task answer, next or evidence)"
+            )
+        names = [name for name, need in needs.items() if need]
         if names and self.rationale is None:
             raise UsageError(
                 f"{', '.join(names)} compares with human rationales: "

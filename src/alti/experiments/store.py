@@ -18,6 +18,7 @@ from alti._errors import AltiError, LoadError, UsageError
 from alti._files import append, require_file
 from alti.experiments.evaluate import Row
 from alti.experiments.plan import Plan
+from alti.experiments.study import Study
 
 try:
     import fcntl
@@ -26,30 +27,36 @@ except ImportError:
 
 FORMAT = 1
 BESIDE_THE_PLAN = ("alti_bench", "of", "checksum")  # entries of the first line
+ABOUT = "sources"  # an entry of a row that is about a text, whatever the method
 
-Key = tuple[int, str | None]  # a text and a method; None for a text that was skipped
+Key = tuple[int, str | None]  # a text and a method, or ABOUT; None for a text that was skipped
 
 
 class RowFile:
     """A file that a run adds rows to."""
 
-    def __init__(self, out: FileIO, stored: set[Key]) -> None:
+    def __init__(self, out: FileIO, stored: dict[Key, Row]) -> None:
         self.out = out
         self.stored = stored  # the rows that were there when the run began
 
     def holds(self, text: int, methods: tuple[str, ...]) -> bool:
         """Whether a text was skipped, or has a row for every method."""
         rows = {(text, method) for method in methods}
-        return (text, None) in self.stored or rows <= self.stored
+        return (text, None) in self.stored or rows <= self.stored.keys()
+
+    def of(self, text: int, methods: tuple[str, ...]) -> dict[str | None, Row]:
+        """What was stored of a text, by method."""
+        keys = [(text, what) for what in (ABOUT, *methods)]
+        return {key[1]: self.stored[key] for key in keys if key in self.stored}
 
     def add(self, rows: list[Row]) -> None:
         """Write the rows that are not stored yet."""
-        new = [row for row in rows if (row.get("text"), row.get("method")) not in self.stored]
+        new = [row for row in rows if _key(row) not in self.stored]
         write_rows(self.out, new)
 
 
 @contextmanager
-def opened(file: Path, plan: Plan, fingerprints: dict[str, str]) -> Iterator[RowFile]:
+def opened(file: Path, plan: Plan | Study, fingerprints: dict[str, str]) -> Iterator[RowFile]:
     """Open a new file, or one that holds rows of the same plan, model and data."""
     if file.is_dir() or not file.parent.is_dir() or (file.exists() and not file.is_file()):
         raise UsageError(f"{file} cannot be written: give a file in a folder that exists")
@@ -86,7 +93,7 @@ def line_of(row: Row) -> bytes:
     return json.dumps({**row, "checksum": _checksum(text)}).encode() + b"\n"
 
 
-def load_rows(file: Path) -> tuple[Plan, list[Row]]:
+def load_rows(file: Path) -> tuple[Plan | Study, list[Row]]:
     """The plan of a file and its complete rows; LoadError names a line that was changed or damaged.
 
     Files from before checksums can be read. Missing lines are not noticed: a run with the same
@@ -111,18 +118,22 @@ def _lock(out: FileIO, file: Path) -> None:
         ) from None
 
 
-def _resume(file: Path, header: Row) -> set[Key]:
+def _key(row: Row) -> Key:
+    return row.get("text", -1), ABOUT if ABOUT in row else row.get("method")
+
+
+def _resume(file: Path, header: Row) -> dict[Key, Row]:
     """Cut off an incomplete last line, and list the rows that a file of this run holds."""
     if _is_only_header(file.read_bytes()):
         os.truncate(file, 0)
-        return set()
+        return {}
     before, rows = _content(file)
-    if not any("method" in row for row in rows):  # nothing was computed: nothing to keep
+    if not any("method" in row or ABOUT in row for row in rows):  # nothing was computed
         os.truncate(file, 0)
-        return set()
+        return {}
     _require_same_run(file, before, json.loads(json.dumps(header)))
     os.truncate(file, file.read_bytes().rfind(b"\n") + 1)
-    return {(row["text"], row.get("method")) for row in rows if "text" in row}
+    return {_key(row): row for row in rows if "text" in row}
 
 
 def _is_only_header(content: bytes) -> bool:
@@ -195,14 +206,15 @@ def _checksum(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _plan(header: Row) -> Plan:
+def _plan(header: Row) -> Plan | Study:
     entries = {key: value for key, value in header.items() if key not in BESIDE_THE_PLAN}
-    kinds = {field.name: field.type for field in fields(Plan)}
+    kind = Study if "task" in entries else Plan
+    kinds = {field.name: field.type for field in fields(kind)}
     for key, value in entries.items():
         if not _fits(value, kinds.get(key)):
             raise ValueError(f"its first line says {key[:40]!a} = {ascii(value)[:40]}")
     lists = {key: tuple(value) for key, value in entries.items() if isinstance(value, list)}
-    return Plan(**{**entries, **lists})
+    return kind(**{**entries, **lists})
 
 
 def _fits(value: Any, kind: Any) -> bool:

@@ -152,10 +152,10 @@ def _note(rows: list[Row]) -> str:
         parts.append(f"Cut to the model's length: {len(cut)} of them.")
     if undefined := {row["text"] for row in rows if None in row.get("values", {}).values()}:
         parts.append(f"Undefined and left out of a mean: {len(undefined)} texts.")
-    return " ".join([*parts, *_skipped(rows)])
+    return " ".join([*parts, *skipped(rows)])
 
 
-def _skipped(rows: list[Row]) -> list[str]:
+def skipped(rows: list[Row]) -> list[str]:
     """How many texts were skipped for each reason; reasons that differ in numbers only are one."""
     reasons = Counter(re.sub(r"\d+", "…", row["skipped"]) for row in rows if "skipped" in row)
     return [f"Passed over: {count} ({reason})." for reason, count in reasons.items()]

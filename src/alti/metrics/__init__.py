@@ -4,6 +4,7 @@ import pkgutil
 from importlib import import_module
 
 from alti.metrics.anisotropy import anisotropy, cosine
+from alti.metrics.context import evidence, lds, recall_at_k, top_k_drop, top_share_lost
 from alti.metrics.faithfulness import (
     aopc,
     aopc_bounds,
@@ -19,6 +20,7 @@ from alti.metrics.registry import (
     Asking,
     Faithfulness,
     Metric,
+    OfSources,
     Plausibility,
     Predict,
     answer,
@@ -34,6 +36,7 @@ __all__ = [
     "Asking",
     "Faithfulness",
     "Metric",
+    "OfSources",
     "Plausibility",
     "Predict",
     "agreement",
@@ -44,13 +47,18 @@ __all__ = [
     "average_precision",
     "comprehensiveness",
     "cosine",
+    "evidence",
     "jaccard",
+    "lds",
     "mean_curve",
     "metric",
     "normalized_aopc",
     "pairs",
     "probability_drop",
+    "recall_at_k",
     "spearman",
     "sufficiency",
     "token_f1",
+    "top_k_drop",
+    "top_share_lost",
 ]

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
 from functools import update_wrapper
 from itertools import chain
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, get_args, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ Asking = Generator[list[Question], list[float], R]
 # (questions) or (questions, targets) -> a probability for each
 Predict = Callable[..., Sequence[float] | Tensor]
 Better = Literal["higher", "lower"]
+Needs = Literal["rationale", "removal", "subsets", "evidence"]
 _Key = tuple[tuple[int, ...], Hashable]  # a question and its target
 
 
@@ -32,7 +33,7 @@ class Metric:
     def __init__(self, function: Callable[..., Any], *, better: Better = "higher") -> None:
         self.better = better
         self.curve = False  # whether its value is a list, one number per removed token
-        self.needs: Literal["rationale"] | None = None  # beside a model's scores
+        self.needs: Needs | None = None  # beside scores of the tokens of one text
         wrapper: Any = self  # what calls it is in the classes below
         update_wrapper(wrapper, function)
         self.name: str = function.__name__
@@ -52,10 +53,16 @@ class Faithfulness(Metric, Generic[P, R]):
     """
 
     def __init__(
-        self, ask: Callable[P, Asking[R]], *, better: Better = "higher", curve: bool = False
+        self,
+        ask: Callable[P, Asking[R]],
+        *,
+        better: Better = "higher",
+        curve: bool = False,
+        needs: Literal["removal"] | None = None,
     ) -> None:
         super().__init__(ask, better=better)
         self.curve = curve
+        self.needs = needs
         self.ask = ask
         predict = inspect.Parameter(
             "predict", inspect.Parameter.POSITIONAL_ONLY, annotation=Predict
@@ -79,6 +86,24 @@ class Plausibility(Metric, Generic[P, R]):
         return self.compare(*args, **options)
 
 
+class OfSources(Metric, Generic[P, R]):
+    """A metric that compares the scores of a prompt's sources with what is known about them."""
+
+    def __init__(
+        self,
+        compare: Callable[P, R],
+        *,
+        needs: Literal["subsets", "evidence"],
+        better: Better = "higher",
+    ) -> None:
+        super().__init__(compare, better=better)
+        self.needs = needs
+        self.compare = compare
+
+    def __call__(self, *args: P.args, **options: P.kwargs) -> R:
+        return self.compare(*args, **options)
+
+
 METRICS: dict[str, Metric] = {}
 
 
@@ -90,36 +115,50 @@ def metric(
 ) -> Callable[[Callable[P, Asking[R]]], Faithfulness[P, R]]: ...
 @overload
 def metric(
+    *, needs: Literal["removal"], better: Better = "higher"
+) -> Callable[[Callable[P, Asking[R]]], Faithfulness[P, R]]: ...
+@overload
+def metric(
     *, needs: Literal["rationale"], better: Better = "higher"
 ) -> Callable[[Callable[P, R]], Plausibility[P, R]]: ...
+@overload
+def metric(
+    *, needs: Literal["subsets", "evidence"], better: Better = "higher"
+) -> Callable[[Callable[P, R]], OfSources[P, R]]: ...
 def metric(
     function: Callable[..., Any] | None = None,
     /,
     *,
     better: Better = "higher",
     curve: bool = False,
-    needs: Literal["rationale"] | None = None,
+    needs: Needs | None = None,
 ) -> Any:
     """Register a metric under its name.
 
     A faithfulness metric is a generator function (ids, keep, scores, *, options). With
-    `needs="rationale"` it is a function (scores, rationale). `better` says which values are good,
-    and `curve=True` that the value is a list of numbers, one for each number of removed tokens.
+    `needs="rationale"` it is a function (scores, rationale). Metrics of the sources of a prompt are
+    functions (scores, kept, values) with `needs="subsets"`, (scores, known) with
+    `needs="evidence"`, and generators (scores, *, options) that ask about lists of sources to
+    remove with `needs="removal"`. `better` says which values are good, and `curve=True` that the
+    value is a list of numbers, one for each number of removed tokens.
 
     >>> @metric(better="lower")
     ... def sufficiency(ids, keep, scores): ...
     """
     if better not in ("higher", "lower"):
         raise UsageError(f"better = {better!r} does not exist: choose 'higher' or 'lower'")
-    if needs not in (None, "rationale"):
-        raise UsageError(f"needs = {needs!r} does not exist: choose 'rationale' or leave it out")
+    if needs not in (None, *get_args(Needs)):
+        known = ", ".join(map(repr, get_args(Needs)))
+        raise UsageError(f"needs = {needs!r} does not exist: choose {known} or leave it out")
 
     def register(function: Callable[..., Any]) -> Metric:
-        new: Metric = (
-            Plausibility(function, better=better)
-            if needs
-            else Faithfulness(function, better=better, curve=curve)
-        )
+        new: Metric
+        if needs == "rationale":
+            new = Plausibility(function, better=better)
+        elif needs is None or needs == "removal":
+            new = Faithfulness(function, better=better, curve=curve, needs=needs)
+        else:
+            new = OfSources(function, better=better, needs=needs)
         METRICS[new.name] = new
         return new
 

@@ -4,13 +4,13 @@ import csv
 import io
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from alti._characters import plain
 from alti._errors import UsageError
@@ -261,25 +261,46 @@ def bootstrap(
     is. Its ends are the (1 ∓ level) / 2 quantiles of the means of `draws` samples, each as large as
     the data and drawn from it with replacement (Efron and Tibshirani 1993, chapter 13).
     """
+    return mean_of_groups([values], draws=draws, seed=seed, level=level)
+
+
+def mean_of_groups(
+    groups: Iterable[ArrayLike], *, draws: int = 2000, seed: int = 0, level: float = 0.95
+) -> tuple[float, float, float]:
+    """The mean of the means of groups and its interval: every group counts the same.
+
+    As `bootstrap`, values are drawn anew inside each group. A group without values is left out; the
+    interval is nan where every group has but one, which says nothing about the spread.
+    """
     if draws < 1 or not 0 < level < 1:
         raise UsageError(
             f"draws={draws}, level={level}: "
             "give 1 draw or more and a level between 0 and 1, like 0.95"
         )
-    data = np.asarray(values, dtype=np.float64).ravel()
-    data = data[~np.isnan(data)]
-    if not data.size:
+    arrays = [np.asarray(values, dtype=np.float64).ravel() for values in groups]
+    real = [data[~np.isnan(data)] for data in arrays]
+    real = [data for data in real if data.size]
+    if not real:
         return math.nan, math.nan, math.nan
-    if data.size == 1:  # says nothing about the spread
-        return float(data[0]), math.nan, math.nan
+    mean = float(np.mean([data.mean() for data in real]))
+    if all(data.size == 1 for data in real):
+        return mean, math.nan, math.nan
     generator = np.random.default_rng(seed)
+    means = np.mean([_drawn_means(data, draws, generator) for data in real], axis=0)
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return mean, float(low), float(high)
+
+
+def _drawn_means(
+    data: NDArray[np.float64], draws: int, generator: np.random.Generator
+) -> NDArray[np.float64]:
+    """The means of samples as large as the data, drawn from it with replacement."""
     means = np.empty(draws)
     step = max(1, _DRAWN_AT_ONCE // data.size)
     for start in range(0, draws, step):
         part = means[start : start + step]
         part[:] = data[generator.integers(data.size, size=(part.size, data.size))].mean(axis=1)
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return float(data.mean()), float(low), float(high)
+    return means
 
 
 def paired(
