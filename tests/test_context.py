@@ -17,7 +17,7 @@ from alti.experiments import examine
 from alti.experiments.bench import Study, cost, load_rows, run, verdicts
 from alti.experiments.cases import case_of
 from alti.experiments.study import default_methods
-from alti.experiments.without import values_without
+from alti.methods.ablation import values_without
 from alti.metrics import evidence, lds, recall_at_k, top_k_drop, top_share_lost
 from alti.views.tables import bootstrap, mean_of_groups
 from test_answers import speaking

@@ -22,7 +22,7 @@ from alti.experiments.data import Skipped
 from alti.experiments.evaluate import Row, Spec
 from alti.experiments.store import ABOUT
 from alti.experiments.study import Study
-from alti.experiments.without import values_without
+from alti.methods.ablation import values_without
 from alti.metrics import METRICS, Faithfulness, OfSources
 from alti.model.model import SENTENCES, Model
 from alti.model.question import Question
