@@ -455,6 +455,33 @@ def test_an_answer_behind_a_plain_text_begins_with_a_space(tmp_path):
     assert [about["answer"] for about in abouts(rows).values()] == [" table", " film"]
 
 
+def test_a_method_that_refuses_a_text_does_not_stop_the_others(model, tmp_path, monkeypatch):
+    real = alti.METHODS["alti"].function
+
+    def alti_of_long_texts(model, inputs, target, **options):
+        if len(inputs.mask[0]) < 11:
+            raise alti.DecompositionError("too short to be read")
+        return real(model, inputs, target, **options)
+
+    strict = replace(alti.METHODS["alti"], function=alti_of_long_texts)
+    monkeypatch.setitem(alti.METHODS, "alti", strict)
+    rows = [
+        {**ROWS["next"][i], "prompt": p} for i in (0, 1) for p in ("The keys", "keys are on it")
+    ]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    study = study_of(file, "next", methods=("random", "alti"))
+    rows = finished(study, model, tmp_path / "out.jsonl")
+    refused = [row for row in rows if "refused" in row]
+    assert refused
+    assert all(row["refused"] == "too short to be read" for row in refused)
+    table = verdicts(study, rows)[0]
+    assert f"Refused by alti: {len(refused)} (the rows say why)." in table.note
+    assert math.isnan(dict(table.rows)["alti"][0].value)
+    assert not math.isnan(dict(table.rows)["random"][0].value)
+    assert finished(study, model, tmp_path / "out.jsonl") == rows
+
+
 # --- stopped and resumed ---
 
 

@@ -8,13 +8,14 @@ that was stopped and resumed writes the same bytes.
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from alti import methods
-from alti._errors import AltiError, UsageError
+from alti._errors import AltiError, DecompositionError, UsageError
 from alti.experiments.asked import Asked
 from alti.experiments.cases import Case, case_of
 from alti.experiments.cost import counting
@@ -121,7 +122,12 @@ class Examiner:
         return ["".join(draw.choice("01") for _ in range(sources)) for _ in range(count)]
 
     def _row(self, number: int, spec: str, case: Case, values: Values, about: Row) -> Row:
-        tokens, cost = self._scores(spec, case)
+        try:
+            tokens, cost = self._scores(spec, case)
+        except UsageError:
+            raise
+        except AltiError as error:  # a proof failed: this method says nothing about this text
+            return {"text": number, "method": spec, "refused": str(error), "values": {}}
         method = methods.METHODS[self.specs[spec].name]
         if method.takes_groups and case.inputs.groups is not None:
             scores = tokens.tolist()
@@ -166,13 +172,14 @@ class Examiner:
         if spec in self.proved:
             return
         name, options = self.specs[spec]
-        request = Request(total=True)
-        task = self.model.read(Question(text=SENTENCES[0], answer=" It is"), request)
+        request = Request()
+        task = self.model.read(Question(text=SENTENCES[0]), request)
         inputs, target = self.model.batch([task], request)
-        methods.call(
-            methods.METHODS[name], self.model.model, inputs, target, layers=False, **options
-        )
         self.proved.add(spec)
+        with suppress(DecompositionError):
+            methods.call(
+                methods.METHODS[name], self.model.model, inputs, target, layers=False, **options
+            )
 
 
 def by_source(scores: Tensor, sources: list[list[int]], *, chance: bool = False) -> list[float]:

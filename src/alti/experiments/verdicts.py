@@ -1,6 +1,7 @@
 """The rows of a benchmark of contexts as tables: means, differences and what each method costs."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from statistics import fmean
 from typing import Any
@@ -108,7 +109,7 @@ def _values(rows: Iterable[Row], method: str, column: str) -> Values:
 
 
 def _passes(rows: Iterable[Row], method: str) -> Values:
-    own = (row for row in rows if row.get("method") == method)
+    own = (row for row in rows if row.get("method") == method and "forward" in row)
     return {row["text"]: row["forward"] + 2 * row["backward"] for row in own}
 
 
@@ -141,4 +142,10 @@ def _note(rows: list[Row], groups: Groups) -> str:
     }
     if undefined:
         parts.append(f"Undefined and left out of a mean: {len(undefined)} texts.")
-    return " ".join([*parts, *skipped(rows)])
+    return " ".join([*parts, *skipped(rows), *_refused(rows)])
+
+
+def _refused(rows: list[Row]) -> list[str]:
+    """How many texts each method refused; its means are over the others."""
+    counts = Counter(row["method"] for row in rows if "refused" in row)
+    return [f"Refused by {method}: {count} (the rows say why)." for method, count in counts.items()]
