@@ -1,0 +1,173 @@
+"""Which sources of a prompt made a language model say this: every method, on four data sets.
+
+python benchmarks/contexts.py SmolLM2-135M-Instruct DATA OUT                  # everything
+python benchmarks/contexts.py SmolLM2-135M-Instruct DATA OUT --only nq10 --shards 4
+python benchmarks/contexts.py SmolLM2-135M-Instruct DATA OUT --tables         # from the rows
+
+DATA is a folder with nq10, xquad_en, kv75 and minimal_pairs as parquet files. The second half of
+the rows is used (of each task, for minimal_pairs); with --half first, the half that constants were
+chosen on. Rows go to OUT, one file per data set and shard; a run that was stopped goes on.
+"""
+
+import argparse
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+from pyarrow import parquet
+
+from alti.experiments.bench import load_rows
+from alti.experiments.verdicts import verdicts
+
+Row = dict[str, Any]
+CHEAP = "random,alti,linear:of=log_prob,absence,dimming,consensus"
+ABLATIONS = "leave_one_out,contextcite:ablations=32,contextcite,surrogate:ablations=8,surrogate"
+RECORDS = 15  # of kv75: all 75 are 5,300 tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One row of the benchmark."""
+
+    file: str
+    texts: int  # or of each task
+    methods: str
+    options: tuple[str, ...]
+    rival: str = "leave_one_out"
+
+
+PARTS = {
+    "nq10": Part(
+        "nq10",
+        200,
+        f"{CHEAP},dimming:points=3,dimming:draws=4,{ABLATIONS}",
+        ("--task", "answer", "--distractors", "3"),
+    ),
+    "nq10-all": Part(
+        "nq10",
+        40,
+        "random,linear:of=log_prob,absence,dimming,consensus,leave_one_out,"
+        "contextcite:ablations=32,surrogate",
+        ("--task", "answer"),
+    ),
+    "xquad": Part("xquad_en", 150, f"{CHEAP},{ABLATIONS}", ("--task", "evidence")),
+    "kv": Part("kv75", 60, f"{CHEAP},{ABLATIONS}", ("--task", "evidence", "--group", "line")),
+    "minimal_pairs": Part(
+        "minimal_pairs",
+        60,
+        "random,alti,linear,absence,absence:rule=two_views,dimming,consensus,occlusion",
+        ("--task", "next"),
+        rival="occlusion",
+    ),
+}
+
+
+def half_of(rows: list[Row], half: str) -> list[Row]:
+    """The first or the second half, of each task where there are some."""
+    by_task: dict[Any, list[Row]] = {}
+    for row in rows:
+        by_task.setdefault(row.get("task"), []).append(row)
+    chosen: list[Row] = []
+    for own in by_task.values():
+        middle = len(own) // 2
+        chosen += own[:middle] if half == "first" else own[middle:]
+    return chosen
+
+
+def some_of(rows: list[Row], count: int) -> list[Row]:
+    """The first rows, of each task where there are some."""
+    taken: dict[Any, int] = {}
+    kept = []
+    for row in rows:
+        task = row.get("task")
+        taken[task] = taken.get(task, 0) + 1
+        if taken[task] <= count:
+            kept.append(row)
+    return kept
+
+
+def shortened(row: Row) -> Row:
+    """A retrieval task with fewer records, in their order; the asked one is among them."""
+    if "records" not in row:
+        return row
+    keys = [record["key"] for record in row["records"]]
+    asked = keys.index(row["key"])
+    draw = random.Random(row["key"])
+    others = draw.sample([i for i in range(len(keys)) if i != asked], RECORDS - 1)
+    return {**row, "records": [row["records"][i] for i in sorted([asked, *others])]}
+
+
+def shards(part: Part, data: Path, out: Path, name: str, options: Any) -> Iterator[Path]:
+    """The rows of a part, written as files of which each is run by itself."""
+    rows = half_of(parquet.read_table(data / f"{part.file}.parquet").to_pylist(), options.half)
+    rows = [shortened(row) for row in some_of(rows, options.texts or part.texts)]
+    for number in range(options.shards):
+        file = out / f"{name}-{number}of{options.shards}.parquet"
+        parquet.write_table(pyarrow.Table.from_pylist(rows[number :: options.shards]), file)
+        yield file
+
+
+def run(name: str, options: Any) -> list[Path]:
+    """Compute all rows of a part, its shards side by side."""
+    part = PARTS[name]
+    files = list(shards(part, options.data, options.out, name, options))
+    command = [sys.executable, "-m", "alti", "bench", "--model", options.model, *part.options]
+    command += ["--methods", part.methods, "--dtype", "float32", "--json"]
+    running = [
+        subprocess.Popen(
+            [*command, "--data", str(file), "--out", str(file.with_suffix(".jsonl"))],
+            stdout=subprocess.DEVNULL,
+        )
+        for file in files
+    ]
+    codes = [process.wait() for process in running]  # all of them end first
+    if any(codes):
+        raise SystemExit(f"{name} failed: the same command goes on where it was")
+    return [file.with_suffix(".jsonl") for file in files]
+
+
+def tables(name: str, out: Path) -> None:
+    """Print the tables of a part from its rows."""
+    merged: list[Row] = []
+    study = None
+    files = sorted(out.glob(f"{name}-*of*.jsonl"))
+    for number, file in enumerate(files):
+        study, rows = load_rows(file)
+        merged += [
+            {**row, "text": row["text"] * len(files) + number} if "text" in row else row
+            for row in rows
+        ]
+    if study is None:
+        return
+    print(f"\n### {name}\n")
+    for table in verdicts(study, merged, PARTS[name].rival)[:2]:
+        print(table.markdown(), "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("model")
+    parser.add_argument("data", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--half", choices=("first", "second"), default="second")
+    parser.add_argument("--texts", type=int, help="fewer rows than the table has")
+    parser.add_argument("--shards", type=int, default=1, help="processes side by side")
+    parser.add_argument("--tables", action="store_true", help="print what is there, run nothing")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    for name in options.only:
+        if not options.tables:
+            run(name, options)
+        tables(name, options.out)
+
+
+if __name__ == "__main__":
+    main()
