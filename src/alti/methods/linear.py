@@ -31,7 +31,7 @@ def linear(model: nn.Module, inputs: Inputs, target: Target, *, of: Of = "logit"
     view = linear_view(model, inputs.tensors)
     values = _contrast(model, view, target, of)  # [B, K]
     vectors = [view.start, *(view.biases or [])]
-    least = _least(view, target)
+    least = _least(view, target, of)
     scores = []
     for value, slopes in _gradients(values, vectors):
         if view.biases is not None:
@@ -198,9 +198,12 @@ def _gradients(
         )
 
 
-def _least(view: View, target: Target) -> float:
-    """What is rounded on the way to a contrast: two logits can be large, their difference small."""
-    if target.against is None:
+def _least(view: View, target: Target, of: Of) -> float:
+    """What is rounded on the way to a contrast: two logits can be large, their difference small.
+
+    So can a logit and the mean of all by their probabilities, for a prediction that is sure.
+    """
+    if target.against is None and of == "logit":
         return 0.0
     return float(target_logits(view.output, target).detach().abs().amax())
 
