@@ -135,7 +135,7 @@ def tables(name: str, out: Path) -> None:
     """Print the tables of a part from its rows."""
     merged: list[Row] = []
     study = None
-    files = sorted(out.glob(f"{name}-*of*.jsonl"))
+    files = sorted(out.glob(f"{name}-[0-9]*of*.jsonl"))
     for number, file in enumerate(files):
         study, rows = load_rows(file)
         merged += [
