@@ -403,9 +403,12 @@ def test_contextcite_without_scikit_learn(monkeypatch):
     model, inputs, target = causal()
     for name in ("sklearn", "sklearn.linear_model", "sklearn.preprocessing"):
         monkeypatch.setitem(sys.modules, name, None)
+    passes = []
+    model.register_forward_pre_hook(lambda *_: passes.append(1))
     message = r"contextcite needs scikit-learn: pip install alti\[context\]"
     with pytest.raises(alti.LoadError, match=message):
-        alti.methods.run("contextcite", model, inputs, target)
+        surrogates.contextcite(model, inputs, target)
+    assert not passes  # it is said before any work is done
 
 
 @pytest.mark.parametrize(
