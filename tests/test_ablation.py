@@ -116,6 +116,7 @@ def test_every_kind_of_model_in_batches_of_every_size(kind, of, monkeypatch):
     for at_once, tokens in ((64, 16_384), (4, 16_384), (64, 15), (1, 1)):
         monkeypatch.setattr(ablation, "AT_ONCE", at_once)
         monkeypatch.setattr(ablation, "TOKENS", tokens)
+        monkeypatch.setattr(ablation, "SMALL", tokens % 5)
         found = values_without(model, inputs, target, 0, removed, of)
         torch.testing.assert_close(found, expected, **EXACT)
 
@@ -144,6 +145,16 @@ def test_what_texts_share_is_read_once():
     read.clear()
     values_without(model, inputs, target, 0, removed[[0, 0, 0]], "log_prob")
     assert read == [(1, 5), (1, 5)]  # the same text once
+
+
+def test_texts_that_share_more_go_together(monkeypatch):
+    model, inputs, target = causal()
+    read = []
+    model.transformer.wte.register_forward_hook(lambda _, __, x: read.append(tuple(x.shape[:2])))
+    removed = torch.eye(12, dtype=torch.bool)[1:9]
+    monkeypatch.setattr(ablation, "SMALL", 0)
+    values_without(model, inputs, target, 0, removed, "log_prob")
+    assert read == [(1, 7), (6, 7), (2, 9)]  # not (8, 9)
 
 
 def test_logits_are_computed_where_they_are_read():
