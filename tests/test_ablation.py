@@ -157,6 +157,15 @@ def test_texts_that_share_more_go_together(monkeypatch):
     assert read == [(1, 7), (6, 7), (2, 9)]  # not (8, 9)
 
 
+def test_a_batch_has_so_many_tokens_at_most(monkeypatch):
+    model, inputs, target = causal()
+    read = []
+    model.transformer.wte.register_forward_hook(lambda _, __, x: read.append(len(x)))
+    monkeypatch.setattr(ablation, "TOKENS", 25)
+    values_without(model, inputs, target, 0, torch.eye(12, dtype=torch.bool)[:5], "log_prob")
+    assert read == [1, 2, 2, 1]  # a shared start, then texts of ten tokens
+
+
 def test_logits_are_computed_where_they_are_read():
     model, inputs, target = causal()
     read = []
