@@ -1,12 +1,14 @@
 """Texts without some tokens, and the methods that are made of them."""
 
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 import torch
 
 import alti
+from alti.cli.console import late_bar
 from alti.methods import Inputs, Target, ablation, surrogates
 from alti.methods.ablation import values_one_by_one, values_without
 from alti.methods.progress import report, watching
@@ -43,7 +45,7 @@ def of_kind(kind, lengths=(10, 7)):
     batch = tiny.inputs(model, lengths=lengths)
     special = ~batch["attention_mask"].bool()
     special[:, 0] = True
-    position = torch.zeros(len(lengths), 1, dtype=torch.long)
+    position = torch.full((len(lengths), 1), 4)  # which a classifier does not read
     if kind == "masked":
         position = torch.tensor([[3, 5]] * len(lengths))
     index = torch.ones_like(position)
@@ -114,6 +116,7 @@ def test_every_kind_of_model_in_batches_of_every_size(kind, of, monkeypatch):
     for at_once, tokens in ((64, 16_384), (4, 16_384), (64, 15), (1, 1)):
         monkeypatch.setattr(ablation, "AT_ONCE", at_once)
         monkeypatch.setattr(ablation, "TOKENS", tokens)
+        monkeypatch.setattr(ablation, "SMALL", tokens % 5)
         found = values_without(model, inputs, target, 0, removed, of)
         torch.testing.assert_close(found, expected, **EXACT)
 
@@ -142,6 +145,59 @@ def test_what_texts_share_is_read_once():
     read.clear()
     values_without(model, inputs, target, 0, removed[[0, 0, 0]], "log_prob")
     assert read == [(1, 5), (1, 5)]  # the same text once
+
+
+def test_texts_that_share_more_go_together(monkeypatch):
+    model, inputs, target = causal()
+    read = []
+    model.transformer.wte.register_forward_hook(lambda _, __, x: read.append(tuple(x.shape[:2])))
+    removed = torch.eye(12, dtype=torch.bool)[1:9]
+    monkeypatch.setattr(ablation, "SMALL", 0)
+    values_without(model, inputs, target, 0, removed, "log_prob")
+    assert read == [(1, 7), (6, 7), (2, 9)]  # not (8, 9)
+
+
+def test_a_batch_has_so_many_tokens_at_most(monkeypatch):
+    model, inputs, target = causal()
+    read = []
+    model.transformer.wte.register_forward_hook(lambda _, __, x: read.append(len(x)))
+    monkeypatch.setattr(ablation, "TOKENS", 25)
+    values_without(model, inputs, target, 0, torch.eye(12, dtype=torch.bool)[:5], "log_prob")
+    assert read == [1, 2, 2, 1]  # a shared start, then texts of ten tokens
+
+
+def test_logits_are_computed_where_they_are_read():
+    model, inputs, target = causal()
+    read = []
+    model.lm_head.register_forward_hook(lambda _, __, x: read.append(tuple(x.shape[:2])))
+    removed = torch.zeros(2, 12, dtype=torch.bool)
+    removed[:, 2], removed[1, 3] = True, True
+    values_without(model, inputs, target, 0, removed, "log_prob")
+    assert read == [(1, 1), (2, 4)]  # the start; three positions, one further on in one text
+
+
+def test_predictions_that_are_not_real_take_no_shared_start_away():
+    model, inputs, target = causal()
+    target = replace(target, real=torch.tensor([[True, True, False]] * 2))
+    target.position[:, 2] = 0
+    read = []
+    model.transformer.wte.register_forward_hook(lambda _, __, x: read.append(tuple(x.shape[:2])))
+    removed = torch.zeros(2, 12, dtype=torch.bool)
+    removed[:, 5], removed[1, 6] = True, True
+    values_without(model, inputs, target, 0, removed, "log_prob")
+    assert read == [(1, 5), (2, 4)]  # nothing behind the last that is real
+
+
+def test_dropout_is_off():
+    model, inputs, target = causal(resid_pdrop=0.5)
+    removed = subsets(4, 12)
+    expected = values_without(model, inputs, target, 0, removed, "log_prob")
+    model.train()
+    for each in (values_without, values_one_by_one):
+        found = each(model, inputs, target, 0, removed, "log_prob")
+        torch.testing.assert_close(found, expected, **EXACT)
+    assert model.training
+    assert not found.requires_grad
 
 
 def test_a_model_without_padding_takes_one_text_at_a_time():
@@ -240,6 +296,7 @@ def test_predictions_that_are_not_real_do_not_count(name, kind):
         found = alti.methods.run(name, model, inputs, many)
         expected = alti.methods.run(name, model, inputs, few)
         torch.testing.assert_close(found.tokens[:, :1], expected.tokens, **EXACT)
+        assert (found.tokens[:, 1:] == 0).all()
         for key, values in expected.extra.items():
             torch.testing.assert_close(found.extra[key][:, :1], values, **EXACT)
 
@@ -366,9 +423,12 @@ def test_contextcite_without_scikit_learn(monkeypatch):
     model, inputs, target = causal()
     for name in ("sklearn", "sklearn.linear_model", "sklearn.preprocessing"):
         monkeypatch.setitem(sys.modules, name, None)
+    passes = []
+    model.register_forward_pre_hook(lambda *_: passes.append(1))
     message = r"contextcite needs scikit-learn: pip install alti\[context\]"
     with pytest.raises(alti.LoadError, match=message):
-        alti.methods.run("contextcite", model, inputs, target)
+        surrogates.contextcite(model, inputs, target)
+    assert not passes  # it is said before any work is done
 
 
 @pytest.mark.parametrize(
@@ -429,20 +489,25 @@ def test_many_ablations_are_least_squares():
     assert gaps[2] < 0.03
 
 
-def test_the_design_by_hand():
-    candidates = _drawn(6, 64, 0.5, 5)
-    matrix = RIDGE * torch.eye(6).double()
+@pytest.mark.parametrize("sources", [6, 11, 30])
+def test_the_design_by_hand(sources):
+    candidates = _drawn(sources, 64, 0.5, 5)
+    matrix = RIDGE * torch.eye(sources).double()
     left = (candidates.double() - 0.5).tolist()
-    for half in _design(6, 12, 5):
+    for half in _design(sources, 40, 5):
         signs = torch.tensor(left).double()
         gains = torch.einsum("is,st,it->i", signs, torch.linalg.inv(matrix), signs)
         own = half.double() - 0.5
         assert float(own @ torch.linalg.inv(matrix) @ own) == pytest.approx(float(gains.max()))
         matrix += own.outer(own)
         left.remove(own.tolist())  # each candidate is taken once
-    drawn = candidates[:12].double() - 0.5
-    assert torch.logdet(matrix) > torch.logdet(RIDGE * torch.eye(6) + drawn.T @ drawn)
-    assert len(_design(3, 80, 0)) == 80
+    drawn = candidates[:40].double() - 0.5
+    assert torch.logdet(matrix) > torch.logdet(RIDGE * torch.eye(sources) + drawn.T @ drawn)
+    assert len(_design(sources, 80, 0)) == 80
+
+
+def test_what_is_drawn_of_a_source_depends_on_no_later_one():
+    assert torch.equal(_drawn(9, 20, 0.3, 1)[:, :4], _drawn(4, 20, 0.3, 1))
 
 
 @pytest.mark.parametrize("total", [False, True])
@@ -491,3 +556,37 @@ def test_methods_report_how_far_they_are(name, monkeypatch):
     told.clear()
     report(1, 2)  # nobody watches
     assert not told
+
+
+@pytest.mark.parametrize(("name", "shown"), [("leave_one_out", True), ("alti", False)])
+def test_the_command_line_shows_how_far_a_method_is(name, shown, run, monkeypatch):
+    opened, told = [], []
+
+    @contextmanager
+    def bar(unit):
+        opened.append(unit)
+        yield lambda done, total: told.append((done, total))
+
+    monkeypatch.setattr("alti.cli.console.bar", bar)
+    code, out, _ = run("explain", "a clever film", "--method", name)
+    assert code == 0
+    assert "clever" in out
+    assert opened == ["shortened texts"] * shown
+    assert told == [(3, 3)] * shown
+
+
+def test_a_late_bar_is_open_while_something_is_done(monkeypatch):
+    events = []
+
+    @contextmanager
+    def bar(unit):
+        events.append("open")
+        yield lambda done, total: events.append(done)
+        events.append("closed")
+
+    monkeypatch.setattr("alti.cli.console.bar", bar)
+    with late_bar("things") as update:
+        assert events == []
+        for done in (1, 2, 1):
+            update(done, 2)
+    assert events == ["open", 1, 2, "closed", "open", 1, "closed"]

@@ -170,17 +170,12 @@ def late_bar(unit: str) -> Iterator[Callable[[int, int | None], None]]:
 
 
 @contextmanager
-def passes(method: str) -> Iterator[None]:
-    """A progress bar for a method that runs the model many times."""
-    from alti.methods import METHODS
+def passes() -> Iterator[None]:
+    """A progress bar while a method runs the model many times; the others report nothing."""
     from alti.methods.progress import watching
 
-    with late_bar("shortened texts") as update:
-        if METHODS[method].many_passes:
-            with watching(update):
-                yield
-        else:
-            yield
+    with late_bar("shortened texts") as update, watching(update):
+        yield
 
 
 def watched(results: Iterable[T], total: int | None, *, printed: bool = True) -> Iterator[T]:

@@ -125,7 +125,7 @@ def explain(
             _explain_lines(results, lines, output)
         return
     loaded = open_model(model, device, dtype, trust_remote_code)
-    with asked.arguments() as arguments, passes(method):
+    with asked.arguments() as arguments, passes():
         result = loaded.explain(**arguments, **options)
     output.show(result)
     output.save([result])

@@ -17,6 +17,8 @@ from alti.read.modules import call, evaluating, network
 
 AT_ONCE = 64  # shortened texts that go through the model together, at most
 TOKENS = 16_384  # of a batch of them, at most
+SMALL = 1_024  # tokens that a batch may have however many it wastes
+WASTE = 1.5  # how often a larger one may have the tokens that its texts need
 READ = 1_024  # positions of a batch whose logits are read, at most
 
 Layers = list[tuple[Tensor, Tensor]]  # keys and values of every layer, [1, H, P, D]
@@ -176,17 +178,20 @@ def _at_once(inner: PreTrainedModel, inputs: Inputs, target: Target) -> int:
 
 
 def _batches(texts: _Texts, at_once: int) -> Iterator[list[int]]:
-    """Texts of similar lengths, by number; what they share with the whole text is left out."""
-    lengths = texts.kept.sum(1)
-    sizes = lengths.tolist()
+    """Texts by number, those together that need about as many tokens behind what they share."""
+    lengths, shared = texts.kept.sum(1), texts.shared.tolist()
+    sizes, order = lengths.tolist(), (lengths - texts.shared).argsort(stable=True).tolist()
     batch: list[int] = []
-    longest = 0
-    for number in (lengths - texts.shared).argsort(stable=True).tolist():
-        longest = max(longest, sizes[number])
-        if batch and (len(batch) == at_once or (len(batch) + 1) * longest > TOKENS):
+    for number in order:
+        grown = [*batch, number]
+        longest = max(sizes[each] for each in grown)
+        cost = len(grown) * (longest - min(shared[each] for each in grown))
+        needed = sum(sizes[each] - shared[each] for each in grown)
+        full = len(batch) == at_once or len(grown) * longest > TOKENS
+        if batch and (full or cost > max(SMALL, WASTE * needed)):
             yield batch
-            batch, longest = [], sizes[number]
-        batch.append(number)
+            grown = [number]
+        batch = grown
     yield batch
 
 
