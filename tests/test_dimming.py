@@ -154,7 +154,7 @@ def soft(family):
     model = tiny.build(family, head_of(family))
     for name, weight in model.named_parameters():
         if (
-            any(part in name for part in ("query", "key", "attn.q.", "c_attn"))
+            any(part in name for part in ("query", "key", "attn.q.", "c_attn", "relative"))
             and weight.dim() == 2
         ):
             weight.data *= 0.05
