@@ -77,7 +77,7 @@ def request_of(
         raise UsageError(f"target and against are both {against!r}: name two different ones")
     if index and (reason := _unfit(named(method), options)):
         warnings.warn(
-            f"{reason}: to see what speaks for {target!r} use absence, linear or alti_logit",
+            f"{reason}: to see what speaks for {target!r} use {_advised(head)}",
             SameForEveryClass,
             stacklevel=4,
         )
@@ -97,6 +97,11 @@ def _indices(
     return tuple(number for number in numbers if number is not None)
 
 
+def _advised(head: Head) -> str:
+    """The methods to ask about one class, the first choice first (docs/benchmark.md)."""
+    return "absence or linear" if head.kind == "causal" else "consensus, absence or linear"
+
+
 def _check_rivals(head: Head, method: Method, target: Outputs, against: Outputs) -> None:
     if head.kind in ("sequence", "token") and head.config.num_labels == 1:
         raise UsageError(
@@ -104,8 +109,8 @@ def _check_rivals(head: Head, method: Method, target: Outputs, against: Outputs)
         )
     if not method.class_specific:
         raise UsageError(
-            f"{method.name} is the same for every target, also against {against!r}: use linear or "
-            "absence"
+            f"{method.name} is the same for every target, also against {against!r}: use "
+            f"{_advised(head)}"
         )
 
 

@@ -145,5 +145,5 @@ export function showClasses() {
   const verb = state.methods.length > 1 ? "show" : "shows";
   at("class-hint").textContent =
     `${state.methods.join(" and ")} ${verb} the same for every class: ` +
-    "add absence or linear to choose one.";
+    "add consensus or absence to choose one.";
 }
