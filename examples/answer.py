@@ -21,10 +21,11 @@ DOCUMENTS = [
 def main(folder: str) -> None:
     model = alti.load(folder, device="cpu")
     model.name = "SmolLM2-135M-Instruct"
-    found = model.explain(QUESTION, documents=DOCUMENTS, generate=24, method="absence")
+    asked = {"documents": DOCUMENTS, "generate": 24, "method": "absence"}
+    found = model.explain(QUESTION, **asked)
     print(found)
-    print(found.grouped("sentence"))
-    print(found.grouped("document").total())
+    print(model.explain(QUESTION, groups="sentence", **asked))
+    print(model.explain(QUESTION, groups="document", total=True, **asked))
     screenshot(alti.html.page(found, theme="light"), IMAGES / "answer.png", height=1500)
     print(model.explain("The capital of France is", answer=" Paris, of course."))
 

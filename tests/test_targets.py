@@ -429,7 +429,7 @@ def test_scores_against_a_class_add_up_to_the_difference_of_logits():
 def test_what_cannot_be_explained_against():
     model = model_of("bert", num_labels=3)
     with pytest.raises(
-        alti.UsageError, match="alti is the same for every target, also against 1: use linear"
+        alti.UsageError, match="alti is the same for every target, also against 1: use consensus"
     ):
         model.explain(TEXT, target=0, against=1)
     with pytest.raises(alti.UsageError, match="both 1: name two different ones"):
