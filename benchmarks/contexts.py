@@ -60,9 +60,9 @@ PARTS = {
     "minimal_pairs": Part(
         "minimal_pairs",
         60,
-        "random,alti,linear,absence,absence:rule=two_views,dimming,consensus,occlusion",
+        "random,alti,linear,absence,absence:rule=two_views,dimming,consensus,occlusion:of=logit",
         ("--task", "next"),
-        rival="occlusion",
+        rival="occlusion:of=logit",
     ),
 }
 

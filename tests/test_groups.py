@@ -14,6 +14,7 @@ from test_answers import speaking
 
 import tiny
 
+pytestmark = pytest.mark.filterwarnings("ignore::alti.methods.dimming.Blind")
 TEXT = "It's not a bad film. The plot is funny. A clever blend"
 DOCUMENTS = ["It's not a bad film. The plot is funny.", "The acting is better."]
 GIVEN = [name for name, method in alti.METHODS.items() if method.takes_groups]
@@ -208,3 +209,31 @@ def test_tokens_of_no_group_are_not_dimmed():
     assert ours.shape[-1] == 2
     assert not torch.allclose(ours[0], theirs[0, :, :2])  # the third was dim beside them
     torch.testing.assert_close(ours[1], theirs[1, :, :2])  # the second text has no third
+
+
+# --- what a reader of the change found ---
+
+
+def test_spans_and_messages_are_as_given_also_with_documents(model):
+    asked = {"documents": DOCUMENTS, "answer": " better", "method": "linear", "total": True}
+    prompt = model.explain("is it funny", **asked).source.texts[0]
+    spans = [(prompt.index("The plot"), prompt.index("The plot") + 8)]
+    spans.append((prompt.index("is it funny"), len("is it") + prompt.index("is it funny")))
+    found = model.explain("is it funny", groups=spans, **asked)
+    assert found.tokens == ("The plot", "is it")
+    assert len(model.explain("is it funny", groups="message", **asked)) == 1
+
+
+@pytest.mark.parametrize("around", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("method", ["dimming", "linear", "consensus", "surrogate"])
+def test_the_first_call_may_be_without_gradients(around, method):
+    fresh = speaking()
+    with around():
+        found = fresh.explain("The acting is", method=method)
+    again = fresh.explain("The acting is", method=method)
+    torch.testing.assert_close(found.scores, again.scores)
+
+
+def test_a_group_that_holds_the_token_that_is_read_is_warned_of(model):
+    with pytest.warns(alti.AltiWarning, match="read inside of it"):
+        model.explain("The plot is funny. The acting", groups="sentence", method="dimming")

@@ -332,7 +332,8 @@ def test_a_target_that_changes_nothing_is_told():
         tiny.speaking("bert", "AutoModelForSequenceClassification"), tiny.tokenizer()
     )
     with pytest.warns(
-        UserWarning, match="alti is the same for every target: to see what speaks for 1 use consensus"
+        UserWarning,
+        match="same for every target: to see what speaks for 1 use consensus",
     ):
         model.explain("A clever blend", target=1)
     with warnings.catch_warnings():

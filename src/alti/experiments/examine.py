@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from alti import methods
-from alti._errors import AltiError, DecompositionError, UsageError
+from alti._errors import AltiError, DecompositionError, LoadError, UsageError
 from alti.experiments.asked import Asked
 from alti.experiments.cases import Case, case_of
 from alti.experiments.cost import counting
@@ -124,7 +124,7 @@ class Examiner:
     def _row(self, number: int, spec: str, case: Case, values: Values, about: Row) -> Row:
         try:
             tokens, cost = self._scores(spec, case)
-        except UsageError:
+        except (UsageError, LoadError):  # the same for every text
             raise
         except AltiError as error:  # a proof failed: this method says nothing about this text
             return {"text": number, "method": spec, "refused": str(error), "values": {}}

@@ -6,6 +6,7 @@ prompt, one next word against another) and `evidence` (where the answer is known
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import islice
 from typing import get_args
 
@@ -36,8 +37,10 @@ METHODS = (
     "linear:of=log_prob",
     "absence",
     "dimming",
+    "consensus",
     "leave_one_out",
     "contextcite:ablations=32",
+    "surrogate",
 )
 
 
@@ -105,7 +108,7 @@ class Study:
 
 def default_methods(model: Model | None = None) -> tuple[str, ...]:
     """The methods that exist, and that can be run on the model."""
-    known = [spec for spec in METHODS if spec.partition(":")[0] in methods.METHODS]
+    known = [spec for spec in METHODS if find_spec("sklearn") or "contextcite" not in spec]
     if model is None:
         return tuple(known)
     return tuple(spec for spec in known if model.suits(methods.METHODS[parsed(spec).name]))

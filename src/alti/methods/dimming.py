@@ -1,6 +1,7 @@
 """Dimming: what each source would bring back while attention to all of them is turned down."""
 
 import random
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from alti._errors import UsageError
+from alti._errors import AltiWarning, UsageError
 from alti.methods.logits import Of, require_finite, target_logits, values_of
 from alti.methods.proofs import prove_once
 from alti.methods.registry import method
@@ -39,9 +40,26 @@ def dimming(
     the derivative by m where all m are `strength`; or its mean over `points` from 0 to 1 (Gauss and
     Legendre's), or over `draws` in which half of the sources count ten times as much.
     """
+    _warn_of_blindness(inputs, target)
     output = untouched(model, inputs.tensors)
     levels = list(_levels(inputs, strength, points, draws, seed))
     return Scores(brought_back(model, inputs, target, output, levels, of), output=output)
+
+
+class Blind(AltiWarning):
+    """A group holds the token that a prediction is read from, which sees it as ever."""
+
+
+def _warn_of_blindness(inputs: Inputs, target: Target) -> None:
+    if inputs.groups is None or target.position is None:
+        return
+    if bool((inputs.groups.gather(1, target.position) >= 0).any()):
+        warnings.warn(
+            "dimming does not see what a group does to a prediction that is read inside of it: "
+            "look at absence or leave_one_out too",
+            Blind,
+            stacklevel=7,
+        )
 
 
 def brought_back(

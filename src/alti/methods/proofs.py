@@ -136,10 +136,11 @@ def check_positions(model: nn.Module, inputs: Inputs, target: Target, why: str) 
     The gradient of its logits tells which it does; a head that is zero contradicts nothing.
     """
     output = _with_gradients(model, inputs)
-    position = None if target.position is None else target.position[:, :1]
-    logits = target_logits(output, Target(position=position))
-    draw = torch.randn(logits.shape, generator=torch.Generator().manual_seed(0)).to(logits)
-    (slope,) = torch.autograd.grad((logits * draw).sum(), output.hidden_states[-1])
+    with torch.inference_mode(False), torch.enable_grad():  # whatever the caller is in
+        position = None if target.position is None else target.position[:, :1].clone()
+        logits = target_logits(output, Target(position=position))
+        draw = torch.randn(logits.shape, generator=torch.Generator().manual_seed(0)).to(logits)
+        (slope,) = torch.autograd.grad((logits * draw).sum(), output.hidden_states[-1])
     read = slope[0].abs().amax(-1).nonzero().flatten().tolist()
     expected = list(range(slope.shape[1])) if position is None else [int(position[0, 0])]
     if read and read != expected:

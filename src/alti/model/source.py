@@ -118,10 +118,12 @@ class Source:
     def sources(self, by: By) -> tuple[Self, list[list[int]]]:
         """As `grouped`, but only what an answer could do without.
 
-        That is nothing of the answer itself, and of a question about documents the documents.
+        That is nothing of the answer itself; and words, sentences and lines of a question about
+        documents are those of the documents.
         """
         source, tokens = self.grouped(by)
-        documents = [part for part in self.parts if part.unit == "document"]
+        inner = source.by in ("word", *_FINDERS)
+        documents = [part for part in self.parts if inner and part.unit == "document"]
         kept = [
             number
             for number, group in enumerate(source.groups)
