@@ -87,7 +87,7 @@ def _columns(rows: Sequence[list[Ranked]], room: int) -> list[str]:
     ]
     return [
         "  ".join(
-            f"{padded(name, widths[i])} {scale.number(row[i].score)}"
+            f"{padded(name, widths[i])} {scale.number(row[i].score):>{number}}"
             for i, name in enumerate(names)
         )
         for names, row in zip(cut, rows, strict=True)
