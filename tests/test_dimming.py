@@ -271,7 +271,7 @@ def test_the_model_is_left_as_it_was(family, monkeypatch):
     def broken(*args):
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(module, "values_of", broken)
+    monkeypatch.setattr(module, "explained", broken)
     with pytest.raises(RuntimeError, match="broken"):
         slopes(model, inputs, target_of(inputs, model), inputs.sources_at(0.5), "logit")
     assert all(torch.equal(before[name], x) for name, x in model.state_dict().items())

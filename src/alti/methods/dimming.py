@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from alti._errors import AltiWarning, UsageError
-from alti.methods.logits import Of, require_finite, target_logits, values_of
+from alti.methods.logits import Of, explained, require_finite, target_logits
 from alti.methods.proofs import prove_once
 from alti.methods.registry import method
 from alti.methods.types import Inputs, Scores, Target
@@ -137,9 +137,8 @@ def slopes(
     dtype = torch.promote_types(network(model).dtype, torch.float32)
     levels = levels.detach().to(dtype).requires_grad_()
     with torch.enable_grad():
-        logits = target_logits(dimmed(model, inputs, levels), target)
-        values = target.of(values_of(logits, network(model).config, of), target.chosen(logits))
-        values = target.joined(values)  # [B, K]
+        output = dimmed(model, inputs, levels)
+        values = target.joined(explained(output, target, network(model).config, of))  # [B, K]
     last = values.shape[1] - 1
     columns = [
         torch.autograd.grad(value.sum(), levels, retain_graph=k < last)[0]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from alti._errors import LoadError, UsageError
-from alti.methods.logits import Of, kind_of, probabilities, target_logits, values_of
+from alti.methods.logits import Of, explained, kind_of, probabilities, target_logits
 from alti.methods.registry import method
 from alti.methods.types import Inputs, Scores, Target
 from alti.read.events import Point, entering
@@ -148,7 +148,10 @@ class _Path:
         with evaluating(self.model), entering(self.model, self.at, lambda _: given):
             output = network(self.model)(**named, return_dict=True)
         target = replace(self.target, **chosen)
-        return self.larger * target.joined(_values(self.model, output, target, self.of))[:, 0]
+        return (
+            self.larger
+            * target.joined(explained(output, target, network(self.model).config, self.of))[:, 0]
+        )
 
 
 def _slopes(
@@ -166,7 +169,7 @@ def _slopes(
 
     with torch.enable_grad(), evaluating(model), entering(model, at, leaf):
         output = network(model)(**inputs.tensors, return_dict=True)
-        values = _values(model, output, target, of)  # [B, K]
+        values = explained(output, target, network(model).config, of)  # [B, K]
         larger = torch.ones_like(values)
         if of == "probability":
             larger = _larger(model, output, target)
@@ -193,12 +196,6 @@ def _larger(model: nn.Module, output: Any, target: Target) -> Tensor:
     chances = probabilities(logits, config)
     slopes = Target().of(chances * (1 - chances), target.chosen(logits))
     return slopes.clamp_min(2.0**-40).log2().neg().floor().exp2()
-
-
-def _values(model: nn.Module, output: Any, target: Target, of: Of) -> Tensor:
-    """What is explained: [B, K]."""
-    logits = target_logits(output, target)
-    return target.of(values_of(logits, network(model).config, of), target.chosen(logits))
 
 
 def _start(

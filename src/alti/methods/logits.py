@@ -84,6 +84,12 @@ def values_of(logits: Tensor, config: PreTrainedConfig, of: Of) -> Tensor:
     return logits.log_softmax(-1) if kind == "softmax" else functional.logsigmoid(logits)
 
 
+def explained(output: Any, target: Target, config: PreTrainedConfig, of: Of) -> Tensor:
+    """The number that is explained of each prediction, minus that of its rival: [B, K]."""
+    logits = target_logits(output, target)
+    return target.of(values_of(logits, config, of), target.chosen(logits))
+
+
 def contrast(logits: Tensor, index: Tensor, config: PreTrainedConfig, of: Of = "logit") -> Tensor:
     """What speaks for an output [...], as a linear map of logits [..., C].
 

@@ -3,14 +3,13 @@
 import random as randomness
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedConfig
 
 from alti._errors import UsageError
-from alti.methods.logits import Of, target_logits, values_of
+from alti.methods.logits import Of, explained, target_logits
 from alti.methods.progress import report
 from alti.methods.registry import method
 from alti.methods.types import Inputs, Scores, Target
@@ -38,7 +37,7 @@ def occlusion(
         output = inner(**inputs.tensors, return_dict=True)
         logits = target_logits(output, target)
         target = replace(target, index=target.chosen(logits))
-        whole = _values(output, target, inner.config, of)  # [B, K]
+        whole = explained(output, target, inner.config, of)  # [B, K]
         scores = whole.new_zeros(*whole.shape, inputs.mask.shape[1])
         reads = None if output.logits.dim() == 2 else target.position  # a classifier finds its own
         single = inner.config.pad_token_id is None  # then some classifiers take one text at a time
@@ -49,11 +48,13 @@ def occlusion(
             removed = torch.tensor(places, device=scores.device)
             tensors, position = _without(inputs, reads, row, removed, removal)
             shorter = _of_text(target, row, position, len(places))
-            left = _values(inner(**tensors, return_dict=True), shorter, inner.config, of)  # [n, K]
+            left = explained(
+                inner(**tensors, return_dict=True), shorter, inner.config, of
+            )  # [n, K]
             if reads is not None and inputs.causal and removal == "delete" and places[0] == 0:
                 start = _of_text(target, row, torch.zeros_like(reads[:1]), 1)
                 empty = inner(**_emptied(inputs, row), return_dict=True)
-                left[:1] = left[:1].where(reads[row] > 0, _values(empty, start, inner.config, of))
+                left[:1] = left[:1].where(reads[row] > 0, explained(empty, start, inner.config, of))
             fall = whole[row] - left
             if reads is not None:
                 fall = fall.masked_fill(_kept(inputs, reads, row, removed), 0)
@@ -61,12 +62,6 @@ def occlusion(
             done += len(places)
             report(done, total)
     return Scores(scores, output=output)
-
-
-def _values(output: Any, target: Target, config: PreTrainedConfig, of: Of) -> Tensor:
-    """What is explained: [B, K]."""
-    logits = target_logits(output, target)
-    return target.of(values_of(logits, config, of), target.chosen(logits))
 
 
 def _of_text(target: Target, row: int, position: Tensor | None, count: int) -> Target:

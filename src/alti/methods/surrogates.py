@@ -11,7 +11,7 @@ from alti._errors import LoadError, UsageError
 from alti.methods.ablation import values_without
 from alti.methods.linear import Of as LinearOf
 from alti.methods.linear import linear
-from alti.methods.logits import Of, require_finite, target_logits, values_of
+from alti.methods.logits import Of, explained, require_finite, target_logits
 from alti.methods.registry import method
 from alti.methods.types import Inputs, Scores, Target
 from alti.read.exactness import untouched
@@ -30,7 +30,7 @@ def leave_one_out(
     """Leave one out: how much the log-probability falls without each token, or each group."""
     output = untouched(model, inputs.tensors)
     target = replace(_asked(output, inputs, target), total=False)  # a total is the sum of the rows
-    whole = _values(model, output, target, of)
+    whole = explained(output, target, network(model).config, of)
     scores = whole.new_zeros(*whole.shape, inputs.source_count)
     for part in _parts(inputs, target, together=inputs.groups is None):
         kept = ~torch.eye(len(part.live), dtype=torch.bool, device=whole.device)
@@ -61,7 +61,7 @@ def contextcite(
     _sklearn()  # before any work is done for it
     output = untouched(model, inputs.tensors)
     asked = _asked(output, inputs, target)
-    whole = asked.joined(_values(model, output, asked, of))
+    whole = asked.joined(explained(output, asked, network(model).config, of))
     scores = whole.new_zeros(*whole.shape, inputs.source_count)
     intercepts = torch.zeros_like(whole)
     for part in _parts(inputs, asked):
@@ -96,7 +96,7 @@ def surrogate(
     _require(ablations=ablations)
     prior = linear(model, inputs, _splittable(inputs, target), of=of)
     target = _asked(prior.output, inputs, target)
-    whole = target.joined(_values(model, prior.output, target, of)).detach()
+    whole = target.joined(explained(prior.output, target, network(model).config, of)).detach()
     scores = whole.new_zeros(*whole.shape, inputs.source_count)
     for part in _parts(inputs, target):
         kept = _design(len(part.live), ablations, seed).to(whole.device)
@@ -218,12 +218,6 @@ def _asked(output: Any, inputs: Inputs, target: Target) -> Target:
     position = None if output.logits.dim() == 2 else target.position
     split = _splittable(inputs, target)
     return replace(split, index=target.chosen(logits), position=position)
-
-
-def _values(model: nn.Module, output: Any, target: Target, of: Of) -> Tensor:
-    """What is explained: [B, K]."""
-    logits = target_logits(output, target)
-    return target.of(values_of(logits, network(model).config, of), target.chosen(logits))
 
 
 # Which texts are read, and what is fitted to them
