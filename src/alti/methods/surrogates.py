@@ -17,8 +17,8 @@ from alti.methods.types import Inputs, Scores, Target
 from alti.read.exactness import untouched
 from alti.read.modules import network
 
-CANDIDATES = 64  # random halves that a design is taken from; chosen on data, as the next two are
-RIDGE = 3.0  # the penalty on what differs from the prior, in the design and in the fit
+CANDIDATES = 64  # random halves that a design is taken from
+RIDGE = 3.0  # the penalty on what differs from the prior; chosen on data, as the next one is
 FLOOR = 0.3  # how freely a source without a prior moves, next to the mean of them
 LEAST = 1e-18  # a sum of squares below this is rounding: its terms are of numbers up to 1
 
