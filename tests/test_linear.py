@@ -81,7 +81,7 @@ def test_a_skipped_part_is_noticed(monkeypatch, broken):
     elif broken == "a function":
         monkeypatch.setattr(linear, "ACTIVATIONS", set())
     else:
-        monkeypatch.setattr(linear._Reader, "before_attention", lambda self, *vectors: vectors)
+        monkeypatch.setattr(linear.Straightened, "before_attention", lambda self, *vectors: vectors)
     model = tiny.build("roberta", CLASSIFIER)  # its head calls torch.tanh
     assert completeness(model, tiny.inputs(model), chosen).max() > 1e-4
 

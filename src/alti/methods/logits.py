@@ -37,7 +37,15 @@ def target_logits(output: Any, target: Target) -> Tensor:
     if logits is None or logits.dim() == 2 or target.position is None:
         return _wide(logits)[:, None]
     texts = torch.arange(len(logits), device=logits.device)[:, None]
-    return _wide(logits[texts, target.position])
+    return _wide(logits[texts, _columns(logits, target)])
+
+
+def _columns(logits: Tensor, target: Target) -> Tensor:
+    """Where the logits [B, n, C] of each prediction stand: [B, K]."""
+    assert target.position is not None
+    if target.kept is None or not target.has_kept(logits):
+        return target.position
+    return torch.searchsorted(target.kept, target.position)
 
 
 def _wide(logits: Tensor | None) -> Tensor:
