@@ -17,7 +17,7 @@ from alti._errors import UnsupportedModelError
 EagerAttention = Callable[..., tuple[Tensor, Tensor]]
 Rows = slice | Tensor  # neighbours, or positions [B, n]
 
-NUMBERS = {"cpu": 1 << 24, "cuda": 1 << 29}  # probabilities held at once, or those of LEAST rows
+NUMBERS = {"cpu": 1 << 23, "cuda": 1 << 29}  # probabilities held at once, or those of LEAST rows
 LEAST = 64
 
 
