@@ -28,6 +28,8 @@ EagerAttention = Callable[..., tuple[Tensor, Tensor]]
 
 
 class Listener(Protocol):
+    needs_mask: bool  # attention adds its mask even where that masks nothing
+
     def before_attention(
         self, query: Tensor, key: Tensor, value: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
@@ -130,7 +132,9 @@ def _mask_over(before: str | None) -> Callable[..., Any]:
         shown = ALL_MASK_ATTENTION_FUNCTIONS["sdpa"](
             *args, **{**kwargs, "allow_is_causal_skip": False}
         )
-        if shown is None or (not capturing() and shown.all()):
+        listener = _listener.get()
+        needed = capturing() or (listener is not None and listener.needs_mask)
+        if shown is None or (not needed and shown.all()):
             return None  # nothing is masked: spares every layer an addition of its size
         return _added(shown, kwargs.get("dtype", torch.float32))
 
