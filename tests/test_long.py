@@ -20,11 +20,20 @@ from alti.read.walk import walk
 
 import tiny
 
-OWN_MODULES = ("mpnet", "deberta-v2", "bloom")  # their attention is not the interface's
+IMAGES = ("vit", "deit", "dinov2")
+
+
+def sites_of(family):
+    return [site for stack in alti.FAMILIES[family].stacks for site in stack.sites]
+
+
+TEXT_FAMILIES = [family for family in tiny.CONFIGS if family not in IMAGES]
+# attention that is not the interface's
+OWN_MODULES = [f for f in TEXT_FAMILIES if any(site.probs or site.own for site in sites_of(f))]
 FAMILIES = [
     family
-    for family in tiny.CONFIGS
-    if family not in (*tiny.ENCODER_DECODERS, *OWN_MODULES, "albert", "vit")
+    for family in TEXT_FAMILIES
+    if family not in (*tiny.ENCODER_DECODERS, *OWN_MODULES, "albert")
 ]
 # norms of these compute in float32 whatever the dtype, and so do some softmaxes
 LIMIT = 2e-5
@@ -114,6 +123,10 @@ def assert_close(ours, plain):
     torch.testing.assert_close(ours, plain, rtol=1e-6, atol=1e-7)
 
 
+def methods_for(family, linear):
+    return ("alti", "dimming") if alti.FAMILIES[family].nonlinear else ("alti", linear, "dimming")
+
+
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 23])
 def test_texts_of_any_length(length, by_rows, monkeypatch):
     model = tiny.build("llama", "AutoModelForCausalLM")
@@ -132,7 +145,7 @@ def test_every_family(family, side, by_rows, monkeypatch):
         pytest.skip("its eager attention gives nan for padding on the left")
     model = tiny.build(family, head_of(family))
     inputs, target = question(model, family, side=side)
-    for name in ("alti", "absence", "dimming"):
+    for name in methods_for(family, "absence"):
         monkeypatch.setattr(long, "LONG", 1)
         compare(name, model, inputs, target, monkeypatch, EXACT.get(family, LIMIT))
 
@@ -142,7 +155,7 @@ def test_the_models_own_attention_is_used(family, by_rows, monkeypatch):
     """In float32 what goes on to the next layer is sdpa's, where the model has that."""
     model = tiny.build(family, head_of(family), dtype=torch.float32)
     inputs, target = question(model, family)
-    for name in ("alti", "linear", "dimming"):
+    for name in methods_for(family, "linear"):
         monkeypatch.setattr(long, "LONG", 1)
         compare(name, model, inputs, target, monkeypatch, 2e-3)
 

@@ -26,6 +26,7 @@ class Recorded:
     total: Tensor  # [B, T, D]  the sum of residual and attention branch
     output: Any  # of the norm, or for a parallel MLP of the layer
     factor: float  # that the branch is multiplied by
+    gain: Tensor | None  # [D]  the same for each dimension
     numbers: tuple[Tensor, Tensor]  # 0 and 1 in the dtype that blocks are computed in
 
     @property
@@ -106,6 +107,8 @@ def _branch(recorded: Recorded, dtype: torch.dtype | None) -> Block:
     )
     if site.branch_norm:
         block = carried(block, recorded.calls["branch_norm"])
+    if recorded.gain is not None:
+        block = _scaled(block, recorded.gain.to(block.output))
     return _scaled(block, recorded.factor) if site.branch_scale else block
 
 
@@ -128,8 +131,11 @@ def _require_shapes(recorded: Recorded, weight: Tensor) -> None:
         )
 
 
-def _scaled(block: Block, factor: float) -> Block:
-    """The block times a factor, which may be negative: its scale must stay above 0."""
+def _scaled(block: Block, factor: float | Tensor) -> Block:
+    """The block times a factor, or one for each dimension [D].
+
+    It may be negative, and the scale of a block must stay above 0.
+    """
     return replace(
         block,
         weight=block.weight * factor,

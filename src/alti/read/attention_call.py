@@ -80,6 +80,7 @@ class AttentionCall:
         key, value = self.key[:, :, :seen], self.value[:, :, :seen]
         return Tile(self, rows, _chosen(self.query, rows), key, value, added, blind)
 
+    @torch.no_grad()
     def again(self, rows: Rows) -> tuple[Tensor, Tensor]:
         """Probabilities [B, H, n, S'] of some rows, and the values of the S' sources they see."""
         tile = self.tile(rows)

@@ -27,6 +27,7 @@ PREFIX = "alti_over_"
 
 
 class Listener(Protocol):
+    needs_mask: bool  # attention adds its mask even where that masks nothing
     by_rows: bool  # attention goes to `attend`, and no mask of numbers is made
 
     def attend(self, call: AttentionCall) -> Tensor:
@@ -139,7 +140,8 @@ def _mask_over(before: str | None) -> Callable[..., Any]:
         shown = ALL_MASK_ATTENTION_FUNCTIONS["sdpa"](
             *args, **{**kwargs, "allow_is_causal_skip": False}
         )
-        if shown is None or (not capturing() and shown.all()):
+        needed = capturing() or (listener is not None and listener.needs_mask)
+        if shown is None or (not needed and shown.all()):
             return None  # nothing is masked: spares every layer an addition of its size
         return added(shown, kwargs.get("dtype", torch.float32))
 

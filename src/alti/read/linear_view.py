@@ -36,7 +36,7 @@ from alti.read.verdicts import FLOAT32_NORM_LIMIT, LIMITS
 Function = Callable[..., Any]
 
 ALONE = 0.05  # attention to all others below which a token cannot be taken out
-NORM = re.compile(r"norm$", re.IGNORECASE)
+NORM = re.compile(r"norm(1p)?$", re.IGNORECASE)
 ACTIVATION = re.compile(r"gelu|relu|silu|swish|mish|tanh|elu|activation$|laplace", re.IGNORECASE)
 ACTIVATIONS: set[Function] = {
     torch.tanh, torch.relu, Tensor.tanh, Tensor.relu, functional.tanh, functional.relu,
@@ -136,6 +136,7 @@ def linear_view(
     The model is left as it was, also after an exception.
     """
     inner = network(model)
+    require_linear(inner)
     reader = Straightened(inner, value, response)
     view = reader.view
     with (
@@ -147,6 +148,14 @@ def linear_view(
         view.output = inner(**{"return_dict": True, **inputs})
     view.biases = trained_biases(inner)
     return view
+
+
+def require_linear(model: PreTrainedModel) -> None:
+    if why := family_of(model).nonlinear:
+        raise UnsupportedModelError(
+            f"{model.config.model_type} has no linear view, because {why}: use alti, dimming, "
+            "gradients or occlusion"
+        )
 
 
 def completeness(
@@ -235,8 +244,16 @@ class Straightened(Reader):
         for stack, layers in self.stacks:
             for layer in layers:
                 yield self.at_start(layer, lambda x: None)
+                yield from self._router_hooks(layer)
                 for site in stack.sites:
                     yield from self._site_hooks(site, layer)
+
+    def _router_hooks(self, layer: nn.Module) -> Iterator[RemovableHandle]:
+        """How experts are weighed is held constant; some layers of a family may have none."""
+        modules = dict(layer.named_modules())
+        for path in family_of(self.model).routers:
+            if path in modules:
+                yield self.anywhere(modules[path], _constants)
 
     def _gates(self) -> set[int]:
         """Activations inside the layers of a family whose MLP is gated."""
@@ -262,6 +279,9 @@ class Straightened(Reader):
         self, query: Tensor, key: Tensor, value: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         return _faded(query, self.response), _faded(key, self.response), _faded(value, self.value)
+
+    def before_mixing(self, probs: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        return _faded(probs, self.response), _faded(value, self.value)
 
     def _fade_values(self, site: Site, call: Call) -> Tensor:
         """The same for values among the parts of a projection."""
@@ -330,6 +350,14 @@ def _faded(x: Tensor, factor: float) -> Tensor:
 
 def _constant(call: Call) -> Tensor:
     return call.output.detach()
+
+
+def _constants(call: Call) -> Any:
+    """The same for a module that may return several tensors."""
+    output: Any = call.output
+    if isinstance(output, Tensor):
+        return output.detach()
+    return tuple(x.detach() if isinstance(x, Tensor) else x for x in output)
 
 
 def _straight_activation(call: Call) -> Tensor:

@@ -35,7 +35,7 @@ def can_be_long(model: nn.Module) -> bool:
     """Whether a model's attention can be computed by rows, and its layers one at a time."""
     stacks = stacks_of(model)
     sites = [site for stack, _ in stacks for site in stack.sites]
-    if len(stacks) != 1 or any(site.probs or site.cross for site in sites):
+    if len(stacks) != 1 or any(site.probs or site.own or site.cross for site in sites):
         return False
     layers = getattr(network(model).config, "num_hidden_layers", None)
     return len(stacks[0][1]) == layers  # ALBERT uses one many times

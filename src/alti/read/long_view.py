@@ -19,6 +19,7 @@ from alti.read.linear_view import (
     StraightFunctions,
     View,
     linear_view,
+    require_linear,
     trained_biases,
 )
 from alti.read.long import is_long
@@ -34,6 +35,7 @@ def viewing(
         yield linear_view(model, inputs, value=value, response=response)
         return
     inner = network(model)
+    require_linear(inner)
     reader = _Reader(inner, value, response, by_rows=True)
     tape = Tape(reader)
     with torch.enable_grad(), reader.listening(), tape.recording(), StraightFunctions():

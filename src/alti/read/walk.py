@@ -190,13 +190,16 @@ class _Reader(Reader):
         attention = self.claim_attention(site)
         if attention is None:
             raise place.wrong(
-                "ends before any attention was captured, so it must name probs and value"
+                "ends before any attention was captured, so it must name probs and value, or own"
             )
         x = self.calls["residual"].output if site.residual else self.x
         total = total_of(place, self.calls, x, read)
         factor = getattr(self.model.config, site.branch_scale) if site.branch_scale else 1.0
+        gain = None
+        if site.branch_gain and self.layer is not None:
+            gain = self.layer.get_parameter(site.branch_gain)
         numbers = self._numbers(torch.promote_types(x.dtype, torch.float32), x.device)
-        return Recorded(place, self.calls, attention, x, total, output, factor, numbers)
+        return Recorded(place, self.calls, attention, x, total, output, factor, gain, numbers)
 
     def _carry(self, site: Site, output: Any) -> None:
         """The layer ended: carry the waiting block through the second norm, the layer's last."""
