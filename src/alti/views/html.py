@@ -23,6 +23,7 @@ from alti.views.said import (
     number_of,
     order_of,
     probability_of,
+    scale_name,
     sections,
     shortened,
     side_of,
@@ -232,7 +233,8 @@ def _groups(attribution: Attribution) -> str:
     """A row for each group: its name, score, bar and text; the highest first if there are many."""
     scale = Scale.of(attribution.scores.tolist())
     rows = "\n".join(_group(attribution, i, scale) for i in order_of(attribution))
-    left = _rest(notes(attribution, scale))
+    unit = scale_name(attribution)
+    left = _rest(notes(attribution, scale) + ([f"scores: {_escaped(unit)}"] if unit else []))
     below = f'\n<p class="alti-legend">{left}</p>' if left else ""
     return f'<table class="alti-groups">\n<tbody>\n{rows}\n</tbody>\n</table>{below}'
 
@@ -257,7 +259,8 @@ def _view(attribution: Attribution, *, words: bool) -> str:
     texts = "\n".join(_text(passage, scale, label) for passage in shown)
     left = _rest(notes(attribution, scale, words=words))
     kind = "words" if words else "tokens"
-    return f'<div class="alti-{kind}">\n{texts}\n{_legend(scale, label, left)}\n</div>'
+    legend = _legend(scale, label, left, scale_name(attribution))
+    return f'<div class="alti-{kind}">\n{texts}\n{legend}\n</div>'
 
 
 def _text(passage: list[Piece], scale: Scale, label: str) -> str:
@@ -288,10 +291,18 @@ def _scored(piece: Piece, scale: Scale, label: str, joined: bool) -> str:
     attributes = [f'class="{classes}"'] if classes else []
     if level:
         side = f" {'against' if level < 0 else 'for'} {label}" if scale.signed and label else ""
-        spoken = _escaped(f"{piece.text}, {number}{side}")
+        read = f" read as {piece.unknown}" if piece.unknown else ""
+        spoken = _escaped(f"{piece.text}{read}, {number}{side}")
         attributes.append(f'tabindex="0" role="img" aria-label="{spoken}"')
+    if piece.unknown:
+        tokens = f"{tokens}: the model does not know this and read {piece.unknown}"
     attributes.append(f'data-score="{number}" title="{_escaped(tokens)}"')
-    return f"<span {' '.join(attributes)}>{_escaped(piece.text)}</span>"
+    return f"<span {' '.join(attributes)}>{_escaped(piece.text)}{_unknown(piece)}</span>"
+
+
+def _unknown(piece: Piece) -> str:
+    """As what the model read something that it does not know; not copied with the text."""
+    return f'<small class="alti-unknown">{_escaped(piece.unknown)}</small>' if piece.unknown else ""
 
 
 def _special(piece: Piece, scale: Scale) -> str:
@@ -311,7 +322,8 @@ def _rest(left: list[str]) -> str:
     return "".join(f'<span class="alti-rest">{note.replace("-", "−")}</span>' for note in left)
 
 
-def _legend(scale: Scale, label: str, rest: str) -> str:
+def _legend(scale: Scale, label: str, rest: str, unit: str) -> str:
+    """The ends of the scale, what its numbers are, and what is not on the text."""
     if not scale.largest:
         return f'<p class="alti-legend">every score is 0{rest}</p>'
     high = _number(scale, scale.largest)
@@ -321,7 +333,9 @@ def _legend(scale: Scale, label: str, rest: str) -> str:
         ramp = f'{low} against<span class="alti-ramp alti-both"></span>{side} {high}'
     else:
         ramp = f'0<span class="alti-ramp"></span>{high}'
-    return f'<p class="alti-legend" aria-hidden="true">{ramp}{rest}</p>'
+    unit = unit.removesuffix(f" of {label}") if scale.signed and label else unit  # the ramp has it
+    unit = f'<span class="alti-unit">{_escaped(unit)}</span>' if unit else ""
+    return f'<p class="alti-legend" aria-hidden="true">{ramp}{unit}{rest}</p>'
 
 
 def _number(scale: Scale, score: float) -> str:

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize, PowerNorm, to_rgba
 from matplotlib.image import AxesImage
+from matplotlib.lines import Line2D
 from matplotlib.markers import CARETLEFT
 from numpy.typing import NDArray
 
@@ -46,7 +47,11 @@ from alti.views.said import (
     is_answer,
     is_text,
     label_of,
+    method_of,
+    name_of,
+    names_of,
     number_of,
+    scale_name,
     side_of,
     token_of,
     whole_answer,
@@ -78,8 +83,10 @@ def tokens(attribution: Attribution, *, words: bool = True, ax: Axes | None = No
     bare(ax)
     name(ax.yaxis, names, down, longest=longest)
     _write_scores(ax, scores, down)
-    if (every < 0).any():
+    signed = bool((every < 0).any())
+    if signed:
         _name_sides(ax, None if attribution.label is None else side_of(attribution))
+    _name_scale(ax, scale_name(attribution), below=signed)
     title(ax, *_titles(attribution, _remark(attribution, len(shown), len(every))))
     return ax
 
@@ -87,7 +94,7 @@ def tokens(attribution: Attribution, *, words: bool = True, ax: Axes | None = No
 def _name(source: Source, i: int) -> str:
     """A word or token; the name of a larger group and how it begins."""
     if is_text(source):
-        return source.tokens[i]
+        return name_of(source, i)
     return f"{number_of(source, i)}: {' '.join(source.tokens[i].split())}"
 
 
@@ -137,6 +144,13 @@ def _name_sides(ax: Axes, label: str | None) -> None:
         _annotate(ax, text, (0, 0), (offset, -3), color=colour, **place, **typeface())
 
 
+def _name_scale(ax: Axes, unit: str, *, below: bool) -> None:
+    """Write what the numbers are of below the bars, or below the names of their sides."""
+    place: dict[str, Any] = {"xycoords": ax.get_xaxis_transform(), "va": "top", "fontsize": 8}
+    offset = (0, -16 if below else -3)
+    _annotate(ax, literal(unit, TITLE), (0, 0), offset, color=MUTED, **place, **typeface())
+
+
 def matrix(
     attribution: Attribution,
     layer: int = -1,
@@ -150,7 +164,7 @@ def matrix(
     that the prediction is read from.
     """
     maps = _maps(attribution, contributions, layer)
-    names = attribution.tokens
+    names = names_of(attribution.source)
     number = layer % len(maps) + 1
     side = min(max(2.2, 0.17 * len(names)), 12.0)
     edge = inches(names)
@@ -161,7 +175,7 @@ def matrix(
     columns = f"token before layer {number}" if contributions else "input token"
     ax.set_xlabel(columns, fontsize=8.5, color=MUTED)
     ax.set_ylabel(f"token after layer {number}", fontsize=8.5, color=MUTED)
-    _colour_bar(image, ax, (across, down), contributions)
+    _colour_bar(image, ax, (across, down), _share_name(contributions))
     title(ax, *_titles(attribution, f"layer {number} of {len(maps)}"))
     return ax
 
@@ -175,19 +189,20 @@ def predictions(attributions: Attributions, *, words: bool = True, ax: Axes | No
     view = by_words(attributions, words)
     every = _relative(array(view.scores), array(view.source.special))
     shown = _columns_of(every, array(view.source.special))
-    names = [_column_name(view.source, int(i)) for i in shown]
+    names = [name_of(view.source, int(i)) for i in shown]
     labels = [_row_name(each) for each in attributions]
     across = min(max(WIDTH, 0.17 * len(names)), 14.0)
     down = min(max(1.0, 0.17 * len(labels)), 12.0)
     ax, size = axes(ax, across, down, beside=inches(labels) + 0.3, below=inches(names) + 0.3)
     limits: Any = {"vmin": -1.0, "vmax": 1.0, "cmap": "RdBu", "aspect": "auto"}
-    ax.imshow(every[:, shown], interpolation="nearest", **limits)
+    image = ax.imshow(every[:, shown], interpolation="nearest", **limits)
     bare(ax)
     name(ax.yaxis, labels, size[1])
     name(ax.xaxis, names, size[0], upright=True)
     if view.source.answer is not None:
         begins = int((shown < view.source.answer).sum()) - 0.5
         ax.axvline(begins, color=MUTED, linewidth=0.8)
+    _colour_bar(image, ax, size, "for each prediction")
     title(ax, *_titles_of(attributions, len(shown), every.shape[1]))
     return ax
 
@@ -208,10 +223,6 @@ def _columns_of(rows: Array, special: Array) -> NDArray[np.intp]:
     return np.sort(ranked[np.argsort(-best, kind="stable")[:COLUMNS]])
 
 
-def _column_name(source: Source, i: int) -> str:
-    return source.tokens[i] if is_text(source) else source.groups[i].name
-
-
 def _row_name(attribution: Attribution) -> str:
     if attribution.source.answer is not None:
         return token_of(attribution).strip(" ")
@@ -224,7 +235,8 @@ def _titles_of(attributions: Attributions, shown: int, every: int) -> tuple[str,
     some = f" · the {shown} largest of {every} columns" if shown < every else ""
     if attributions.source.answer is not None:
         return _titles(whole_answer(attributions), rows + some)
-    return f"{len(attributions)} predictions", f"{attributions.method}, {rows}{some}"
+    about = (method_of(attributions[0]), attributions.model, rows)
+    return f"{len(attributions)} predictions", " · ".join(filter(None, about)) + some
 
 
 def layers(
@@ -248,9 +260,9 @@ def layers(
         size = (72 * side, 72 * side) if new else room(ax)
         first = not new or i % columns == 0
         last = not new or i + columns >= count
-        _name_panel(ax, attribution.tokens, size, rows=first, columns=last)
+        _name_panel(ax, names_of(attribution.source), size, rows=first, columns=last)
         ax.set_title(f"layer {i + 1}", loc="left", fontsize=8.5, color=INK, pad=4)
-    _colour_bar(image, panels[columns - 1 if new else -1], size, contributions)
+    _colour_bar(image, panels[columns - 1 if new else -1], size, _share_name(contributions))
     return _object_array(panels)
 
 
@@ -278,7 +290,7 @@ def _name_panel(ax: Axes, names: Sequence[str], size: Room, *, rows: bool, colum
 
 
 def _grid(attribution: Attribution, count: int, columns: int, side: float) -> list[Axes]:
-    names = attribution.tokens
+    names = names_of(attribution.source)
     rows = -(-count // columns)
     edge = inches(names) if fit(names, 72 * side) else 0.1
     figure = Picture(columns * (side + 0.1) + edge + 0.7, rows * (side + 0.28) + edge + 0.3)
@@ -299,6 +311,10 @@ def _maps(attribution: Attribution, contributions: bool, layer: int = 0) -> Arra
     return np.stack([array(attribution.relevance(i)) for i in range(len(maps))])
 
 
+def _share_name(contributions: bool) -> str:
+    return "contribution" if contributions else "relevance"
+
+
 def _scale(values: Array) -> Normalize:
     """A scale that is steeper for small shares, which a few large ones would leave white."""
     return PowerNorm(0.6, 0, values.max())
@@ -314,7 +330,7 @@ def _draw(ax: Axes, values: Array, scale: Normalize, position: int | None) -> Ax
     return image
 
 
-def _colour_bar(image: AxesImage, ax: Axes, size: Room, contributions: bool) -> None:
+def _colour_bar(image: AxesImage, ax: Axes, size: Room, name: str) -> None:
     """Add a narrow colour bar to the right of the Axes, at most three inches long."""
     across, down = size
     figure = ax.get_figure(root=True)
@@ -325,7 +341,7 @@ def _colour_bar(image: AxesImage, ax: Axes, size: Room, contributions: bool) -> 
     bar = figure.colorbar(image, cax=place)
     bar.outline.set_visible(False)
     place.tick_params(length=2, width=0.5, color=MUTED, labelsize=7.5, labelcolor=MUTED)
-    bar.set_label("contribution" if contributions else "relevance", fontsize=8, color=MUTED)
+    bar.set_label(name, fontsize=8, color=MUTED)
 
 
 def graph(attribution: Attribution, *, threshold: float = 0.05, ax: Axes | None = None) -> Axes:
@@ -339,12 +355,13 @@ def graph(attribution: Attribution, *, threshold: float = 0.05, ax: Axes | None 
     if is_answer(attribution):
         raise UsageError("a graph is of one prediction: plot that of one token of the answer")
     maps = _shares(_maps(attribution, True))
-    names = attribution.tokens
+    names = names_of(attribution.source)
     width = min(2.0 + 0.8 * len(maps), 11.0)
     height = min(max(2.0, 0.2 * len(names)), 16.0)
     ax, (across, down) = axes(ax, width, height, beside=inches(names) + 0.7, below=0.3)
     dense = min(1.0, max(0.65, down / len(names) / 12))  # thinner lines if rows are close together
-    _draw_flows(ax, maps, attribution.position, threshold, dense)
+    largest = _draw_flows(ax, maps, attribution.position, threshold, dense)
+    _name_widths(ax, largest, dense)
     ax.set(xlim=(-0.08, len(maps) + 0.08), ylim=(len(names) - 0.4, -0.6))
     bare(ax)
     name(ax.yaxis, names, down)
@@ -359,8 +376,11 @@ def graph(attribution: Attribution, *, threshold: float = 0.05, ax: Axes | None 
 
 def _draw_flows(
     ax: Axes, maps: Array, position: int | None, threshold: float, dense: float
-) -> None:
-    """Draw the contributions in grey, and over them in blue what reaches the prediction."""
+) -> float:
+    """Draw the contributions in grey, and over them in blue what reaches the prediction.
+
+    Returns the share of the widest line.
+    """
     flows, nodes = _flows(maps, position)
     layer, receiver, sender = np.nonzero(maps > threshold)
     shares = maps[layer, receiver, sender]
@@ -373,6 +393,22 @@ def _draw_flows(
     x, y = np.meshgrid(*map(np.arange, nodes.shape), indexing="ij")
     sizes = 40 * dense * nodes.ravel() / nodes.max()
     ax.scatter(x, y, s=sizes, color=BLUE, linewidths=0, zorder=3)
+    return float(flows.max())
+
+
+def _name_widths(ax: Axes, largest: float, dense: float) -> None:
+    """A legend: how wide a line is for which share of the prediction."""
+    shares = [share * largest for share in (0.05, 0.25, 1.0)]
+    widths = [0.3 + 3.2 * dense * share for share in (0.05, 0.25, 1.0)]
+    alphas = [share**0.5 for share in (0.05, 0.25, 1.0)]
+    lines = [
+        Line2D([], [], color=BLUE, linewidth=width, alpha=alpha)
+        for width, alpha in zip(widths, alphas, strict=True)
+    ]
+    names = [f"{100 * share:.2g} %" for share in shares]
+    names[-1] += " of the prediction"
+    look: dict[str, Any] = {"frameon": False, "fontsize": 8, "labelcolor": MUTED, "ncols": 3}
+    ax.legend(lines, names, loc="upper right", bbox_to_anchor=(1.0, -0.04), **look)
 
 
 def _name_layers(ax: Axes, count: int, across: float) -> None:
@@ -422,7 +458,7 @@ def _titles(attribution: Attribution, remark: str = "") -> tuple[str, str]:
     if "answer" in attribution.extra and not label.endswith("”"):
         label = f"{label[:-2].rstrip()}…”"
     main = " ".join(filter(None, (label, chance)))
-    second = [attribution.method, attribution.model, remark]
+    second = [method_of(attribution), attribution.model, remark]
     if not main:
         main = second.pop(0)
     return literal(main, TITLE), literal(" · ".join(filter(None, second)), 100)

@@ -4,8 +4,7 @@ import { fill, show, showGraph, targetShown } from "/cards.js";
 import { grow, showClasses, showControls, showHeld } from "/controls.js";
 import { keep } from "/keep.js";
 import { unpacked } from "/mixing.js";
-import { element } from "/paint.js";
-import { address, allow, fit, held, questionOf } from "/state.js";
+import { address, allow, fit, held, link, questionOf } from "/state.js";
 import { catalogue, recall, remember, rememberSoon, state, texts } from "/state.js";
 
 const PAUSE = 300; // milliseconds between the last keystroke and the request
@@ -47,9 +46,14 @@ async function refresh() {
   pending?.abort();
   const controller = new AbortController();
   pending = controller;
-  document.body.setAttribute("aria-busy", "true");
   remember();
   showHeld();
+  if (link.missing !== null) {
+    document.body.removeAttribute("aria-busy");
+    fill([]);
+    return;
+  }
+  document.body.setAttribute("aria-busy", "true");
   let message = "";
   try {
     const requests = texts().map((text) => viewOf(text, controller.signal));
@@ -107,8 +111,9 @@ function wire() {
   on("add", "click", togglePair);
   on("compare", "click", toggleComparison);
   on("compute", "click", () => {
-    allow();
-    refresh();
+    if (link.missing === null) allow();
+    link.missing = null;
+    redraw();
     at("results").focus(); // the button disappears
   });
   on("theme", "click", switchTheme);
@@ -132,6 +137,7 @@ function wireChoices() {
   on("model", "change", (field) => {
     const fresh = { target: null, against: null, position: null, place: null, layer: null };
     Object.assign(state, { model: field.value, ...fresh });
+    link.missing = null;
     fit();
     redraw();
   });
@@ -259,9 +265,6 @@ async function start() {
   } catch {
     showError(UNREACHABLE);
     return;
-  }
-  for (const { name } of catalogue.models) {
-    at("model").append(element("option", { value: name, text: name }));
   }
   recall();
   wire();

@@ -5,6 +5,7 @@ import { rowsOf, strip } from "/mixing.js";
 import { element, legend, paragraphs } from "/paint.js";
 import { method, remember, rememberSoon, state } from "/state.js";
 
+const SHARES = "shares of 1";
 const BARS = 5; // the most probable classes to show
 const at = (id) => document.getElementById(id);
 const views = [null, null];
@@ -43,7 +44,7 @@ function result(view, panel) {
 }
 
 function resultRow(view, panel, row) {
-  const label = view.label ?? "";
+  const { side: label, unit } = row;
   const picked = view === active() ? placeOf(view) : null;
   const { texts, scale } = paragraphs(view, state.unit, row.scores, {
     picked,
@@ -54,8 +55,8 @@ function resultRow(view, panel, row) {
   const name = element("h3", { class: "alti-name", title: what, text: row.method });
   const ignoresClass = view.rows.length > 1 && view.classes.length > 1 && !classes;
   if (ignoresClass) name.append(element("small", { text: "the same for every class" }));
-  const rest = state.unit === "words" ? specialTotal(view, row.scores) : 0;
-  const ramp = legend(scale, label, rest);
+  const left = state.unit === "words" ? row.left : [];
+  const ramp = legend(scale, { label, unit, left });
   const text = element("div", { class: `alti-${state.unit}` }, ...texts, ramp);
   return element(
     "div",
@@ -65,22 +66,20 @@ function resultRow(view, panel, row) {
   );
 }
 
-const specialTotal = (view, scores) =>
-  scores.reduce((sum, score, i) => (view.special[i] ? sum + score : sum), 0);
-
 function prediction(view) {
   const head = element("header");
+  const says = element("p", { class: "alti-says" });
   if (view.label !== null) {
-    const label = element("strong", { dir: "auto", text: quoted(view.label) });
-    const says = element("p", { class: "alti-says" }, label);
+    says.append(element("strong", { dir: "auto", text: quoted(view.label) }));
     says.append(element("span", { text: chance(view) }));
     const best = view.classes[0];
     if (best && best.index !== view.target) {
       const text = `as requested; the prediction is ${quoted(best.label)}`;
       says.append(element("span", { text }));
     }
-    head.append(says);
   }
+  says.append(element("span", { class: "alti-by", text: view.model }));
+  head.append(says);
   if (view.classes.length > 1) head.append(bars(view));
   return head;
 }
@@ -162,7 +161,7 @@ function showMixingTitle(view, places, name) {
   const isRead = places.includes(view.position);
   const title = element("em", { dir: "auto", text: name });
   at("mixing-title").replaceChildren("What ", title, " is made of");
-  const seen = `As ${view.mixing.method} sees it`;
+  const seen = `As ${view.mixing.method} sees it in ${view.model}`;
   const note = isRead ? "; the prediction is read from it" : "";
   at("mixing-by").textContent = `${seen}${note}. Click a word for another.`;
   if (state.place === null || view.position === null || isRead) return;
@@ -188,7 +187,7 @@ function showLayer(view, rows) {
   }
   const options = { picked: placeOf(view), pick: pickHere };
   const { texts, scale } = paragraphs(view, state.unit, rows[layer], options);
-  const text = element("div", { class: `alti-${state.unit}` }, ...texts, legend(scale, ""));
+  const text = element("div", { class: `alti-${state.unit}` }, ...texts, legend(scale, { unit: SHARES }));
   at("mixed").replaceChildren(text);
   showGraph();
 }
@@ -211,6 +210,7 @@ export function showGraph() {
   box.scrollLeft = scrolled;
   const limit = full ? ` Only the ${full} strongest are drawn.` : "";
   const target = element("em", { dir: "auto", text: name });
-  const note = ` at layer ${last + 1}; the wider, the more.${limit}`;
+  const by = `As ${view.mixing.method} sees it in ${view.model}.`;
+  const note = ` at layer ${last + 1}; the wider, the more.${limit} ${by}`;
   at("graph-by").replaceChildren("Blue leads to ", target, note);
 }

@@ -7,6 +7,7 @@ const SVG = "http://www.w3.org/2000/svg";
 const EDGES = 6000; // the most lines to draw
 const FEW = 2500; // more lines than this are drawn fainter
 const STRONG = 0.01; // the share of the picked tokens from which a line is blue
+const LEGEND = 330; // pixels for the legend
 const NAMES = 64; // pixels for the names of the layers
 
 function drawn(name, about, parent, text) {
@@ -41,6 +42,7 @@ export function graph(view, places, { threshold, last, room, pick }) {
     const below = { x: plan.x(i), y: plan.y(last + 1) + 24, "text-anchor": "middle" };
     drawn("text", { class: "token on", ...below }, svg, short(names[i]));
   }
+  drawLegend(svg, plan, short(target));
   return { pictures: [layers, svg], full: edges.length === EDGES ? EDGES : 0 };
 }
 
@@ -52,8 +54,8 @@ function planOf(names, layers, last, room) {
   const tall = Math.max(40, Math.min(76, 440 / layers));
   return {
     top,
-    width: names.length * wide + 52, // the last label leans over
-    height: top + (last + 1) * tall + 34,
+    width: Math.max(LEGEND, names.length * wide + 52), // the last label leans over
+    height: top + (last + 1) * tall + 64,
     x: (i) => 4 + (i + 0.5) * wide,
     y: (l) => top + l * tall,
   };
@@ -83,6 +85,21 @@ function edgesOf(maps, passing, size, threshold, last) {
   return edges.sort((a, b) => a.flow - b.flow); // the strongest on top
 }
 
+const widthOf = (flow) => 1 + 7 * Math.sqrt(flow);
+const opacityOf = (flow) => Math.min(1, 0.3 + 0.9 * Math.sqrt(flow));
+
+// How wide a line is for which share of the picked tokens.
+function drawLegend(svg, { height }, target) {
+  const y = height - 12;
+  const name = (x, text) => drawn("text", { class: "layer", x, y: y + 4 }, svg, text);
+  [0.01, 0.1, 0.5].forEach((flow, i) => {
+    const about = { "stroke-width": widthOf(flow), "stroke-opacity": opacityOf(flow) };
+    drawn("path", { class: "sample", d: `M${6 + 64 * i} ${y}h22`, ...about }, svg);
+    name(33 + 64 * i, `${100 * flow} %`);
+  });
+  name(210, `of ${target}`);
+}
+
 function drawEdge(svg, { x, y }, { l, i, j, share, flow }, faint) {
   const x1 = x(j);
   const y1 = y(l);
@@ -90,8 +107,8 @@ function drawEdge(svg, { x, y }, { l, i, j, share, flow }, faint) {
   const y2 = y(l + 1);
   const bend = (y2 - y1) * 0.45;
   const strong = flow >= STRONG;
-  const width = strong ? 1 + 7 * Math.sqrt(flow) : 0.6 + 1.6 * share;
-  const opacity = strong ? Math.min(1, 0.3 + 0.9 * Math.sqrt(flow)) : faint * (0.2 + 0.5 * share);
+  const width = strong ? widthOf(flow) : 0.6 + 1.6 * share;
+  const opacity = strong ? opacityOf(flow) : faint * (0.2 + 0.5 * share);
   const about = {
     class: strong ? "edge strong" : "edge",
     "stroke-width": width.toFixed(2),

@@ -69,17 +69,21 @@ function pieceNode(piece, joined, view, scores, scale, { picked, pick, label }) 
     piece.text ? "" : "added",
   ];
   const on = picked !== null && piece.places.includes(picked);
-  return element("span", {
+  const read = piece.unknown ? ` read as ${piece.unknown}` : "";
+  const node = element("span", {
     class: classes.filter(Boolean).join(" ") || null,
     role: "button",
     tabindex: "-1",
     "aria-pressed": String(on),
-    "aria-label": `${name}, ${shown}${side}`,
+    "aria-label": `${name}${read}, ${shown}${side}`,
     "data-score": shown,
     "data-place": piece.places[0],
     text: name,
+    title: read ? `The model does not know ${name} and read ${piece.unknown}` : null,
     onclick: () => pick(piece.places[0]),
   });
+  if (read) node.append(element("small", { class: "alti-unknown", text: piece.unknown }));
+  return node;
 }
 
 // One tab stop for all texts; the arrow keys move from piece to piece.
@@ -103,11 +107,15 @@ function moveWithArrows(texts) {
   });
 }
 
-// `rest` is the sum of the special tokens, which the word view does not show.
-export function legend(scale, label, rest = 0) {
-  const negligible = Math.abs(rest) < 0.0005 * (scale.largest || 1);
-  const text = `special tokens ${number(rest, scale)}`;
-  const more = negligible ? [] : [element("span", { class: "alti-rest", text })];
+// The ends of the scale, what its numbers are of, and what `left` is not on the text: [name, score].
+export function legend(scale, { label = "", unit = "", left = [] } = {}) {
+  const least = 0.0005 * (scale.largest || 1);
+  const more = left
+    .filter(([, score]) => Math.abs(score) >= least)
+    .map(([name, score]) => `${name} ${number(score, scale)}`)
+    .map((text) => element("span", { class: "alti-rest", text }));
+  const named = scale.signed && label ? unit.replace(` of ${label}`, "") : unit; // the ramp has it
+  if (named) more.unshift(element("span", { class: "alti-unit", text: named }));
   if (!scale.largest) return element("p", { class: "alti-legend" }, "every score is 0", ...more);
   const high = number(scale.largest, scale);
   const hidden = { class: "alti-legend", "aria-hidden": "true" };

@@ -31,7 +31,8 @@ const START = {
 const NUMBERS = ["target", "against", "position", "panel", "place", "layer", "threshold"];
 
 export const state = { ...START };
-export const link = { held: false, note: "" }; // held: methods with many passes wait for a click
+// held: methods with many passes wait for a click; missing: the model of a link that is not here
+export const link = { held: false, note: "", missing: null };
 export const catalogue = { models: [], methods: [] }; // from GET /api/models
 
 const nameOf = (spec) => spec.split(":")[0]; // alti:p=2 is alti
@@ -62,6 +63,7 @@ export function address() {
     const isDefault = value === null || String(value) === String(START[name]);
     if (!isDefault || name === "text") parameters.set(name, value);
   }
+  if (link.missing !== null) parameters.set("model", link.missing);
   return `#${parameters}`;
 }
 
@@ -93,6 +95,7 @@ export function recall() {
     else if (NUMBERS.includes(name)) state[name] = numberOr(value, START[name]);
     else if (Object.hasOwn(START, name)) state[name] = value;
   }
+  link.missing = state.model !== null && !model() ? state.model : null;
   if (!model()) state.model = catalogue.models[0].name;
   if (!["words", "tokens"].includes(state.unit)) state.unit = START.unit;
   if (!["input", "layer"].includes(state.since)) state.since = START.since;
