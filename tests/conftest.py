@@ -62,7 +62,7 @@ def shared() -> Path:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
-    """The address of a server with the embedded model and a tiny one with hostile labels."""
+    """The address of a server: the embedded model, a tiny one with hostile labels, a causal one."""
     from serving import running
 
     hostile = (
@@ -73,7 +73,10 @@ def server(tmp_path_factory):
     labels = dict(enumerate(hostile))
     folder = tmp_path_factory.mktemp("models") / "tiny-bert"
     tiny.saved(folder, id2label=labels, label2id={label: i for i, label in labels.items()})
-    with running(folder) as address:
+    causal = folder.with_name("tiny-llama")
+    tiny.speaking("llama", "AutoModelForCausalLM", "bpe").save_pretrained(causal)
+    tiny.tokenizer("bpe").save_pretrained(causal)
+    with running(folder, causal) as address:
         yield address
 
 

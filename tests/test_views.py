@@ -126,6 +126,20 @@ def test_text_can_be_read_on_every_colour(theme):
             assert contrast(few.colours.ink, few.colours.background) >= 4.5
 
 
+@pytest.mark.parametrize("theme", [LIGHT, DARK])
+def test_weak_scores_are_weak_in_256_colours(theme):
+    """No level is much stronger than in true colour, and stronger scores are not weaker."""
+    ground = paint(0, theme).background
+    for sign in (1, -1):
+        before = 1.0
+        for level in range(1, STEPS + 1):
+            few = paint_256(sign * level, theme)
+            strength = contrast(few.colours.background, ground) if few else 1.0
+            assert strength < 1.35 * contrast(paint(sign * level, theme).background, ground)
+            assert strength > before / 1.2
+            before = max(before, strength)
+
+
 def test_contrast_is_that_of_wcag():
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
     assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
@@ -152,6 +166,7 @@ def test_shares_and_levels():
     scores = (0.5, -0.25, 0.0, 0.01, float("nan"), float("inf"), -float("inf"))
     assert [scale.level(score) for score in scores] == [20, -10, 0, 0, 0, 20, -20]
     assert Scale.of([0.0, 0.0]).level(0.0) == 0
+    assert [Scale(8.0, True).level(score) for score in (1.0, -1.0, 0.2, -0.2)] == [3, -3, 1, -1]
     assert Scale.of([]).number(0.0) == "0.000"
     assert Scale.of([0.5, 0.25]).number(0.25) == "0.250"
     assert Scale.of([0.0123, -0.01]).number(0.0051) == "+0.0051"
@@ -744,3 +759,14 @@ def test_every_view_marks_what_the_model_did_not_know(unread, words):
     assert re.search(
         r"1F60D\}\{.\}\}\{\\scriptsize\\color\{gray\}\\,\[UNK\]\}", unread.to_latex(words=words)
     )
+
+
+def test_texts_can_be_compared_on_one_scale():
+    weak, strong = made("good so bad", [0.1, 0.0, 0.05]), made("great so bad", [0.4, 0.0, -0.1])
+    alone = html.fragment([weak, strong])
+    together = html.fragment([weak, strong], one_scale=True)
+    assert alone.count("alti-f20") == 4  # each by words and by tokens
+    assert together.count("alti-f20") == 2
+    assert together.count("for good +0.400") == 4
+    assert r"\altiword{4}{white}{good}" in latex.table([weak, strong])
+    assert r"\altiword{1}{black}{good}" in latex.table([weak, strong], one_scale=True)

@@ -4,6 +4,7 @@ import base64
 import hashlib
 from collections.abc import Iterator
 from html import escape
+from itertools import chain
 from pathlib import Path
 
 from alti._characters import visible
@@ -85,11 +86,13 @@ def page(
     words: bool = True,
     title: str | None = None,
     theme: str | None = None,
+    one_scale: bool = False,
 ) -> str:
     """A complete page. Consecutive attributions of the same text are stacked for comparison.
 
     Its content security policy allows its own stylesheet and nothing else. `theme` is light or
-    dark; None follows the reader's settings.
+    dark; None follows the reader's settings. With `one_scale`, a method has the same scale in
+    every text, so that texts can be compared.
     """
     if theme is not None and theme not in THEMES:
         raise UsageError(
@@ -111,19 +114,36 @@ def page(
 </head>
 <body class="alti-page">
 <main>
-{fragment(attributions, words=words)}
+{fragment(attributions, words=words, one_scale=one_scale)}
 </main>
 </body>
 </html>
 """
 
 
-def fragment(attributions: Shown, *, words: bool = True) -> str:
+def fragment(attributions: Shown, *, words: bool = True, one_scale: bool = False) -> str:
     """A section for each text, for a page that includes STYLE. It opens with words or tokens."""
+    shown = sections(attributions)
+    scales = _common(shown) if one_scale else {}
     return "\n".join(
-        _answer(each, words) if isinstance(each, Attributions) else _section(each, words)
-        for each in sections(attributions)
+        _answer(each, words)
+        if isinstance(each, Attributions)
+        else _section(each, words, scales=scales)
+        for each in shown
     )
+
+
+Scales = dict[tuple[str, bool], Scale]  # of a method, by words or by tokens
+
+
+def _common(shown: list[Attributions | list[Attribution]]) -> Scales:
+    """The scale of each method over all texts."""
+    found: dict[tuple[str, bool], list[Scale]] = {}
+    for attribution in chain.from_iterable(each for each in shown if isinstance(each, list)):
+        for words in (True, False) if is_text(attribution.source) else ():
+            scale = scale_of(attribution, passages(attribution, words=words))
+            found.setdefault((method_of(attribution), words), []).append(scale)
+    return {key: Scale.over(scales) for key, scales in found.items()}
 
 
 def _title(shown: Attributions | list[Attribution]) -> str:
@@ -132,7 +152,9 @@ def _title(shown: Attributions | list[Attribution]) -> str:
     return " · ".join(filter(None, parts))
 
 
-def _section(group: list[Attribution], words: bool, below: str = "") -> str:
+def _section(
+    group: list[Attribution], words: bool, below: str = "", scales: Scales | None = None
+) -> str:
     """One text, explained once or several times, and what is to be said below it."""
     first = group[0]
     alone = len(group) == 1
@@ -145,7 +167,9 @@ def _section(group: list[Attribution], words: bool, below: str = "") -> str:
         cut_note(first),
     ]
     rows = "\n".join(
-        _row(each, named=not alone, predicted=not same_prediction, model=not same_model)
+        _row(
+            each, scales or {}, named=not alone, predicted=not same_prediction, model=not same_model
+        )
         for each in group
     )
     switch = _switch(words) if any(is_text(each.source) for each in group) else ""
@@ -214,7 +238,9 @@ def _prediction(attribution: Attribution) -> str:
     return f'<p class="alti-says">{label}{chance}</p>' if label or chance else ""
 
 
-def _row(attribution: Attribution, *, named: bool, predicted: bool, model: bool) -> str:
+def _row(
+    attribution: Attribution, scales: Scales, *, named: bool, predicted: bool, model: bool
+) -> str:
     """One explanation by words and by tokens, with its name, prediction and model if they vary."""
     small = [label_of(attribution), chance_of(attribution)] if predicted else []
     small += [attribution.model] if model else []
@@ -223,7 +249,7 @@ def _row(attribution: Attribution, *, named: bool, predicted: bool, model: bool)
     if named:
         name = f'<h3 class="alti-name">{_escaped(method_of(attribution))}{below}</h3>\n'
     if is_text(attribution.source):
-        views = f"{_view(attribution, words=True)}\n{_view(attribution, words=False)}"
+        views = "\n".join(_view(attribution, scales, words=words) for words in (True, False))
     else:
         views = _groups(attribution)
     return f'<div class="alti-row">\n{name}<div class="alti-view">\n{views}\n</div>\n</div>'
@@ -252,10 +278,10 @@ def _group(attribution: Attribution, i: int, scale: Scale) -> str:
     )
 
 
-def _view(attribution: Attribution, *, words: bool) -> str:
+def _view(attribution: Attribution, scales: Scales, *, words: bool) -> str:
     label = side_of(attribution)
     shown = passages(attribution, words=words)
-    scale = scale_of(attribution, shown)
+    scale = scales.get((method_of(attribution), words)) or scale_of(attribution, shown)
     texts = "\n".join(_text(passage, scale, label) for passage in shown)
     left = _rest(notes(attribution, scale, words=words))
     kind = "words" if words else "tokens"

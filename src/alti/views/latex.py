@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import chain, zip_longest
 
 from alti.model.attribution import Attribution, Attributions
 from alti.views.colours import WHITE, Scale, painted
@@ -111,20 +111,27 @@ CJK_FONTS\usepackage[margin=2.5cm]{geometry}
 """.replace("CJK_FONTS", "".join(_CJK_FONT.replace("FONT", font) for font in _CJK))
 
 
-def document(attributions: Shown, *, words: bool = True) -> str:
+def document(attributions: Shown, *, words: bool = True, one_scale: bool = False) -> str:
     """A complete document for pdflatex or one of its successors."""
-    return f"{_PREAMBLE}{_table(attributions, 'longtable', words)}\\end{{document}}\n"
+    return f"{_PREAMBLE}{_table(attributions, 'longtable', words, one_scale)}\\end{{document}}\n"
 
 
-def table(attributions: Shown, *, words: bool = True) -> str:
-    r"""A table to \input into a paper, with a row for each attribution: its method and the text."""
-    return _table(attributions, "tabular", words)
+def table(attributions: Shown, *, words: bool = True, one_scale: bool = False) -> str:
+    r"""A table to \input into a paper, with a row for each attribution: its method and the text.
+
+    With `one_scale`, a method has the same shades in every text, so that texts can be compared.
+    """
+    return _table(attributions, "tabular", words, one_scale)
 
 
-def _table(attributions: Shown, environment: str, words: bool) -> str:
+def _table(attributions: Shown, environment: str, words: bool, one_scale: bool) -> str:
     rows: list[str] = []
-    for shown in sections(attributions):
-        group = [whole_answer(shown)] if isinstance(shown, Attributions) else shown
+    groups = [
+        [whole_answer(shown)] if isinstance(shown, Attributions) else shown
+        for shown in sections(attributions)
+    ]
+    common = _common(groups, words) if one_scale else {}
+    for group in groups:
         if rows:
             rows.append(r"\noalign{\medskip}")
         if head := _head(group[0]):
@@ -132,11 +139,22 @@ def _table(attributions: Shown, environment: str, words: bool) -> str:
             rows.append(rf"{cell}\tabularnewline[2pt]")
         for attribution in group:
             rows += (
-                _rows(attribution, words) if is_text(attribution.source) else _groups(attribution)
+                _rows(attribution, words, common)
+                if is_text(attribution.source)
+                else _groups(attribution)
             )
     columns = r"{@{}p{0.2\linewidth}@{\hspace{0.02\linewidth}}p{0.78\linewidth}@{}}"
     body = "\n".join(rows)
     return f"{_MACROS.lstrip()}\\begin{{{environment}}}{columns}\n{body}\n\\end{{{environment}}}\n"
+
+
+def _common(groups: list[list[Attribution]], words: bool) -> "dict[str, Shades]":
+    """The shades of each method over all texts."""
+    scores: dict[str, list[float]] = {}
+    for attribution in chain.from_iterable(groups):
+        own = scores_of(passages(attribution, words=words)) if is_text(attribution.source) else []
+        scores.setdefault(method_of(attribution), []).extend(own)
+    return {method: Shades.of(own) for method, own in scores.items()}
 
 
 def _head(attribution: Attribution) -> str:
@@ -147,10 +165,10 @@ def _head(attribution: Attribution) -> str:
     return " ".join(filter(None, (label, chance, model)))
 
 
-def _rows(attribution: Attribution, words: bool) -> list[str]:
+def _rows(attribution: Attribution, words: bool, common: "dict[str, Shades]") -> list[str]:
     """The method and the text; further lines of the text are rows of their own."""
     shown = passages(attribution, words=words)
-    shades = Shades.of(scores_of(shown))
+    shades = common.get(method_of(attribution)) or Shades.of(scores_of(shown))
     lines = [*_lines(shown, shades), _legend(attribution, shades)]
     lines += _notes(attribution, Scale.of(attribution.scores.tolist()), words=words)
     pairs = zip_longest([_method(attribution)], lines, fillvalue="")

@@ -92,18 +92,16 @@ class Desk:
 
     def export(self, question: dict[str, Any]) -> bytes:
         """The explanations as a page, a LaTeX document or a list of to_dict()."""
-        questions = [question]
-        if question["other"] is not None:
-            questions.append({**question, "text": question["other"]})
-        attributions = [
-            attribution
-            for each in questions
-            for attribution in _explain_all(self._model(each), each, layers=False)
-        ]
+        attributions = _explain_all(self._model(question), question, layers=False)
+        if question["other"] is not None:  # for the same class: others could not be compared
+            target = attributions[0].target if question["target"] is None else question["target"]
+            other = {**question, "text": question["other"], "target": target}
+            attributions += _explain_all(self._model(other), other, layers=False)
         if question["format"] == "json":
             return _json([attribution.to_dict() for attribution in attributions])
         write = html.page if question["format"] == "html" else latex.document
-        return write(attributions, words=question["words"]).encode()
+        compared = question["other"] is not None
+        return write(attributions, words=question["words"], one_scale=compared).encode()
 
     def _model(self, question: dict[str, Any]) -> Model:
         """The requested model; raises if the text is too long for it."""
@@ -221,8 +219,9 @@ def _names(attribution: Attribution) -> list[str]:
     for i, (token, owner, span) in enumerate(
         zip(attribution.tokens, owners, attribution.offsets, strict=True)
     ):
-        characters = "" if owner < 0 else texts[owner][slice(*span)].strip()
-        names.append(visible(f"{characters or token} {unknown[i]}".strip()))
+        characters = "" if owner < 0 else texts[owner][slice(*span)]
+        shown = characters.strip() or ("↵" if "\n" in characters else token)
+        names.append(visible(f"{shown} {unknown[i]}".strip()))
     return names
 
 

@@ -1,15 +1,12 @@
 """Plots of one attribution: bars, matrices, a graph."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
-from matplotlib.colors import Normalize, PowerNorm, to_rgba
+from matplotlib.colors import Normalize, PowerNorm
 from matplotlib.image import AxesImage
-from matplotlib.lines import Line2D
 from matplotlib.markers import CARETLEFT
 from numpy.typing import NDArray
 
@@ -44,7 +41,6 @@ from alti.views.said import (
     as_shown,
     by_words,
     chance_of,
-    is_answer,
     is_text,
     label_of,
     method_of,
@@ -87,7 +83,7 @@ def tokens(attribution: Attribution, *, words: bool = True, ax: Axes | None = No
     if signed:
         _name_sides(ax, None if attribution.label is None else side_of(attribution))
     _name_scale(ax, scale_name(attribution), below=signed)
-    title(ax, *_titles(attribution, _remark(attribution, len(shown), len(every))))
+    title(ax, *titles(attribution, _remark(attribution, len(shown), len(every))))
     return ax
 
 
@@ -120,7 +116,7 @@ def _write_scores(ax: Axes, scores: Array, down: float) -> None:
     for row, score in enumerate(scores):
         text = f"{score:{sign}z.3f}".replace("-", "−")
         side = -1 if score < 0 else 1
-        _annotate(ax, text, (score, row), (3 * side, 0), va="center", fontsize=size, color=MUTED)
+        annotate(ax, text, (score, row), (3 * side, 0), va="center", fontsize=size, color=MUTED)
     low = min(0.0, *scores, 0.0)
     high = max(0.0, *scores, 0.0)
     pad = 0.13 * ((high - low) or 1.0)
@@ -129,7 +125,7 @@ def _write_scores(ax: Axes, scores: Array, down: float) -> None:
     ax.xaxis.set_visible(False)
 
 
-def _annotate(
+def annotate(
     ax: Axes, text: str, point: tuple[float, float], offset: tuple[float, float], **look: Any
 ) -> None:
     """Write a text at an offset in points, to the left of the point if the offset is negative."""
@@ -141,14 +137,14 @@ def _name_sides(ax: Axes, label: str | None) -> None:
     of = "the prediction" if label is None else literal(label)
     place: dict[str, Any] = {"xycoords": ax.get_xaxis_transform(), "va": "top", "fontsize": 8}
     for text, offset, colour in ((f"against {of} ←", -5, VERMILLION), (f"→ for {of}", 5, BLUE)):
-        _annotate(ax, text, (0, 0), (offset, -3), color=colour, **place, **typeface())
+        annotate(ax, text, (0, 0), (offset, -3), color=colour, **place, **typeface())
 
 
 def _name_scale(ax: Axes, unit: str, *, below: bool) -> None:
     """Write what the numbers are of below the bars, or below the names of their sides."""
     place: dict[str, Any] = {"xycoords": ax.get_xaxis_transform(), "va": "top", "fontsize": 8}
     offset = (0, -16 if below else -3)
-    _annotate(ax, literal(unit, TITLE), (0, 0), offset, color=MUTED, **place, **typeface())
+    annotate(ax, literal(unit, TITLE), (0, 0), offset, color=MUTED, **place, **typeface())
 
 
 def matrix(
@@ -163,7 +159,7 @@ def matrix(
     With `contributions`, its shares of the tokens that enter the layer, C^l. An arrow marks the row
     that the prediction is read from.
     """
-    maps = _maps(attribution, contributions, layer)
+    maps = maps_of(attribution, contributions, layer)
     names = names_of(attribution.source)
     number = layer % len(maps) + 1
     side = min(max(2.2, 0.17 * len(names)), 12.0)
@@ -176,7 +172,7 @@ def matrix(
     ax.set_xlabel(columns, fontsize=8.5, color=MUTED)
     ax.set_ylabel(f"token after layer {number}", fontsize=8.5, color=MUTED)
     _colour_bar(image, ax, (across, down), _share_name(contributions))
-    title(ax, *_titles(attribution, f"layer {number} of {len(maps)}"))
+    title(ax, *titles(attribution, f"layer {number} of {len(maps)}"))
     return ax
 
 
@@ -234,7 +230,7 @@ def _titles_of(attributions: Attributions, shown: int, every: int) -> tuple[str,
     rows = "each row divided by its largest score"
     some = f" · the {shown} largest of {every} columns" if shown < every else ""
     if attributions.source.answer is not None:
-        return _titles(whole_answer(attributions), rows + some)
+        return titles(whole_answer(attributions), rows + some)
     about = (method_of(attributions[0]), attributions.model, rows)
     return f"{len(attributions)} predictions", " · ".join(filter(None, about)) + some
 
@@ -246,7 +242,7 @@ def layers(
     axes: Sequence[Axes] | NDArray[np.object_] | None = None,
 ) -> NDArray[np.object_]:
     """The matrices of all layers on one scale: R^l, or C^l with `contributions`; one Axes each."""
-    maps = _maps(attribution, contributions)
+    maps = maps_of(attribution, contributions)
     count = len(maps)
     side = min(max(1.7, 0.13 * len(attribution.tokens)), 3.6)
     new = axes is None
@@ -297,12 +293,12 @@ def _grid(attribution: Attribution, count: int, columns: int, side: float) -> li
     grid = figure.subplots(rows, columns, squeeze=False).flat
     for unused in grid[count:]:
         unused.remove()
-    heading = " · ".join(filter(None, _titles(attribution)))
+    heading = " · ".join(filter(None, titles(attribution)))
     figure.suptitle(heading, x=0.01, ha="left", fontsize=10, color=INK, **typeface())
     return list(grid[:count])
 
 
-def _maps(attribution: Attribution, contributions: bool, layer: int = 0) -> Array:
+def maps_of(attribution: Attribution, contributions: bool, layer: int = 0) -> Array:
     """R^l or C^l of all layers: [L, T, T]; rejects a layer that does not exist."""
     attribution.relevance(layer)
     maps = array(attribution.layers)
@@ -344,113 +340,7 @@ def _colour_bar(image: AxesImage, ax: Axes, size: Room, name: str) -> None:
     bar.set_label(name, fontsize=8, color=MUTED)
 
 
-def graph(attribution: Attribution, *, threshold: float = 0.05, ax: Axes | None = None) -> Axes:
-    """Which token feeds which, layer by layer: a grey line for each contribution above a threshold.
-
-    Blue shows what reaches the prediction: the stronger a line or dot, the larger the share of the
-    prediction that passes through it. Rows that do not sum to 1 (Globenc's) are normalised.
-    """
-    if not 0 <= threshold <= 1:
-        raise UsageError(f"threshold = {threshold!r} is not a share of a row: give 0 to 1")
-    if is_answer(attribution):
-        raise UsageError("a graph is of one prediction: plot that of one token of the answer")
-    maps = _shares(_maps(attribution, True))
-    names = names_of(attribution.source)
-    width = min(2.0 + 0.8 * len(maps), 11.0)
-    height = min(max(2.0, 0.2 * len(names)), 16.0)
-    ax, (across, down) = axes(ax, width, height, beside=inches(names) + 0.7, below=0.3)
-    dense = min(1.0, max(0.65, down / len(names) / 12))  # thinner lines if rows are close together
-    largest = _draw_flows(ax, maps, attribution.position, threshold, dense)
-    _name_widths(ax, largest, dense)
-    ax.set(xlim=(-0.08, len(maps) + 0.08), ylim=(len(names) - 0.4, -0.6))
-    bare(ax)
-    name(ax.yaxis, names, down)
-    _name_layers(ax, len(maps), across)
-    if (position := attribution.position) is not None:
-        place: dict[str, Any] = {"va": "center", "fontsize": 8.5, "color": BLUE}
-        point = (len(maps), position)
-        _annotate(ax, literal(names[position]), point, (6, 0), **place, **typeface())
-    title(ax, *_titles(attribution, f"contributions above {threshold:g}"))
-    return ax
-
-
-def _draw_flows(
-    ax: Axes, maps: Array, position: int | None, threshold: float, dense: float
-) -> float:
-    """Draw the contributions in grey, and over them in blue what reaches the prediction.
-
-    Returns the share of the widest line.
-    """
-    flows, nodes = _flows(maps, position)
-    layer, receiver, sender = np.nonzero(maps > threshold)
-    shares = maps[layer, receiver, sender]
-    passing = flows[layer, receiver, sender] / (flows.max() or 1.0)
-    lines = _curves(layer, sender, receiver)
-    ax.add_collection(_collection(lines, 0.3 + shares, MUTED, dense * (0.06 + 0.3 * shares)))
-    seen = passing > 0.001
-    widths = 0.3 + 3.2 * dense * passing[seen]
-    ax.add_collection(_collection(lines[seen], widths, BLUE, np.sqrt(passing[seen])))
-    x, y = np.meshgrid(*map(np.arange, nodes.shape), indexing="ij")
-    sizes = 40 * dense * nodes.ravel() / nodes.max()
-    ax.scatter(x, y, s=sizes, color=BLUE, linewidths=0, zorder=3)
-    return float(flows.max())
-
-
-def _name_widths(ax: Axes, largest: float, dense: float) -> None:
-    """A legend: how wide a line is for which share of the prediction."""
-    shares = [share * largest for share in (0.05, 0.25, 1.0)]
-    widths = [0.3 + 3.2 * dense * share for share in (0.05, 0.25, 1.0)]
-    alphas = [share**0.5 for share in (0.05, 0.25, 1.0)]
-    lines = [
-        Line2D([], [], color=BLUE, linewidth=width, alpha=alpha)
-        for width, alpha in zip(widths, alphas, strict=True)
-    ]
-    names = [f"{100 * share:.2g} %" for share in shares]
-    names[-1] += " of the prediction"
-    look: dict[str, Any] = {"frameon": False, "fontsize": 8, "labelcolor": MUTED, "ncols": 3}
-    ax.legend(lines, names, loc="upper right", bbox_to_anchor=(1.0, -0.04), **look)
-
-
-def _name_layers(ax: Axes, count: int, across: float) -> None:
-    steps = range(0, count + 1, math.ceil(20 * count / across))
-    labels = [str(step) if step else "input" for step in steps]
-    ax.set_xticks(steps, labels, fontsize=8, color=MUTED)
-    ax.set_xlabel("layer", fontsize=8.5, color=MUTED)
-
-
-def _shares(maps: Array) -> Array:
-    total = maps.sum(-1, keepdims=True)
-    return maps / np.where(total > 0, total, 1)
-
-
-def _flows(maps: Array, position: int | None) -> tuple[Array, Array]:
-    """What reaches the prediction through each edge [L, T, T] and each token [L + 1, T]."""
-    n = maps.shape[-1]
-    nodes = [np.full(n, 1 / n) if position is None else np.eye(n)[position]]
-    for contribution in maps[::-1]:
-        nodes.append(nodes[-1] @ contribution)
-    passing = np.array(nodes[::-1])  # from the input up
-    return passing[1:, :, None] * maps, passing
-
-
-def _curves(layer: NDArray[np.intp], start: NDArray[np.intp], end: NDArray[np.intp]) -> Array:
-    """S-shaped lines that leave and arrive horizontally: [E, 24, 2]."""
-    s = (1 - np.cos(np.linspace(0, np.pi, 24))) / 2  # denser where the line bends
-    x = layer[:, None] + s
-    y = start[:, None] + (end - start)[:, None] * (3 - 2 * s) * s**2
-    return np.stack([x, y], -1)
-
-
-def _collection(lines: Array, widths: Array, colour: str, alphas: Array) -> LineCollection:
-    order = np.argsort(alphas)  # the strongest on top
-    straight = lines[:, 0, 1] == lines[:, -1, 1]  # most lines are, and need only two points
-    drawn = [lines[i, [0, -1]] if straight[i] else lines[i] for i in order]
-    colours = np.tile(to_rgba(colour), (len(lines), 1))
-    colours[:, 3] = alphas
-    return LineCollection(drawn, linewidths=widths[order], colors=colours[order], capstyle="round")
-
-
-def _titles(attribution: Attribution, remark: str = "") -> tuple[str, str]:
+def titles(attribution: Attribution, remark: str = "") -> tuple[str, str]:
     """The prediction, and below it the method, the model and a remark."""
     chance = f"({chance})" if (chance := chance_of(attribution)) else ""
     longest = max(LONGEST, TITLE - 1 - len(chance))

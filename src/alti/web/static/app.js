@@ -2,6 +2,7 @@
 
 import { fill, show, showGraph, targetShown } from "/cards.js";
 import { grow, showClasses, showControls, showHeld } from "/controls.js";
+import { STEPS } from "/graph.js";
 import { keep } from "/keep.js";
 import { unpacked } from "/mixing.js";
 import { address, allow, fit, held, link, questionOf } from "/state.js";
@@ -31,13 +32,26 @@ async function ask(address, question, signal) {
   throw new Error(error ?? `The server responded with ${response.status}.`);
 }
 
-async function viewOf(text, signal) {
+async function viewOf(text, signal, target) {
   if (!text.trim()) return null;
   const chosen = state.methods;
-  const response = await ask("/api/view", questionOf(text), signal);
+  const question = { ...questionOf(text), ...(target === null ? {} : { target }) };
+  const response = await ask("/api/view", question, signal);
   const view = await response.json();
   const rows = view.rows.filter((row) => chosen.includes(row.method));
   return { ...view, rows, maps: unpacked(view.mixing) };
+}
+
+// The views of one or two texts; the second is explained for the class of the first, because
+// scores for different classes cannot be compared.
+async function viewsOf(shown, signal) {
+  const results = [];
+  for (const text of shown) {
+    const target = results[0]?.value?.target ?? null;
+    const [settled] = await Promise.allSettled([viewOf(text, signal, target)]);
+    results.push(settled);
+  }
+  return results;
 }
 
 // Explain the texts in the state, aborting a request that is still running.
@@ -56,8 +70,7 @@ async function refresh() {
   document.body.setAttribute("aria-busy", "true");
   let message = "";
   try {
-    const requests = texts().map((text) => viewOf(text, controller.signal));
-    const results = await Promise.allSettled(requests);
+    const results = await viewsOf(texts(), controller.signal);
     const views = results.map(({ value }) => value ?? null); // null: this text failed
     if (controller === pending) fill(views);
     message = failures(results);
@@ -165,7 +178,7 @@ function wireViews() {
     });
   }
   on("threshold", "input", (field) => {
-    state.threshold = numberIn(field);
+    state.threshold = STEPS[numberIn(field)];
     rememberSoon();
     showGraph();
   });

@@ -28,8 +28,8 @@ export function scaleOf(passages, scores, special) {
 }
 
 export function classOf(score, largest) {
-  const level = largest ? Math.round(STEPS * Math.max(-1, Math.min(1, score / largest))) : 0;
-  return level ? `alti-${level > 0 ? "f" : "a"}${Math.abs(level)}` : "";
+  const level = largest ? Math.round(STEPS * Math.min(1, Math.abs(score) / largest)) : 0;
+  return level ? `alti-${score > 0 ? "f" : "a"}${level}` : "";
 }
 
 export function number(score, scale) {
@@ -40,15 +40,15 @@ export function number(score, scale) {
 }
 
 // A paragraph for each text; `pick` is called with the first token of a clicked piece.
-export function paragraphs(view, unit, scores, { picked = null, pick, label = "" }) {
+export function paragraphs(view, unit, scores, options) {
   const passages = view[unit];
-  const scale = scaleOf(passages, scores, view.special);
+  const scale = options.scale ?? scaleOf(passages, scores, view.special);
   const texts = passages.map((passage) => {
     const text = element("p", { class: "alti-text", dir: "auto", lang: "" });
     let previous = null;
     for (const piece of passage) {
       const joined = previous?.places.length && !previous.special && !piece.special;
-      text.append(pieceNode(piece, joined, view, scores, scale, { picked, pick, label }));
+      text.append(pieceNode(piece, joined, view, scores, scale, options));
       previous = piece;
     }
     return text;
@@ -57,7 +57,8 @@ export function paragraphs(view, unit, scores, { picked = null, pick, label = ""
   return { texts, scale };
 }
 
-function pieceNode(piece, joined, view, scores, scale, { picked, pick, label }) {
+function pieceNode(piece, joined, view, scores, scale, options) {
+  const { picked = null, pick, label = "", changed } = options;
   if (!piece.places.length) return document.createTextNode(piece.text);
   const score = scoreOf(piece, scores);
   const shown = number(score, scale);
@@ -67,15 +68,17 @@ function pieceNode(piece, joined, view, scores, scale, { picked, pick, label }) 
     piece.special ? "alti-special" : classOf(score, scale.largest),
     joined ? "alti-on" : "",
     piece.text ? "" : "added",
+    changed?.has(piece) ? "changed" : "",
   ];
   const on = picked !== null && piece.places.includes(picked);
   const read = piece.unknown ? ` read as ${piece.unknown}` : "";
+  const differs = changed?.has(piece) ? ", not in the other text" : "";
   const node = element("span", {
     class: classes.filter(Boolean).join(" ") || null,
     role: "button",
     tabindex: "-1",
     "aria-pressed": String(on),
-    "aria-label": `${name}${read}, ${shown}${side}`,
+    "aria-label": `${name}${read}${differs}, ${shown}${side}`,
     "data-score": shown,
     "data-place": piece.places[0],
     text: name,

@@ -84,7 +84,7 @@ export function rememberSoon() {
   timer = setTimeout(remember, 200);
 }
 
-const numberOr = (value, fallback) => (/^\d{1,9}$/.test(value) ? Number(value) : fallback);
+const numberOr = (value, fallback) => (/^\d{1,9}(\.\d)?$/.test(value) ? Number(value) : fallback);
 
 // Whatever the address contains, the resulting state can be shown.
 export function recall() {
@@ -99,7 +99,7 @@ export function recall() {
   if (!model()) state.model = catalogue.models[0].name;
   if (!["words", "tokens"].includes(state.unit)) state.unit = START.unit;
   if (!["input", "layer"].includes(state.since)) state.since = START.since;
-  if (state.threshold !== null) state.threshold = Math.min(50, Math.max(1, state.threshold));
+  if (state.threshold !== null) state.threshold = Math.min(50, Math.max(0.1, state.threshold));
   if (state.panel > 1 || state.other === null) state.panel = 0;
   fit(parameters.has("text"));
   Object.assign(link, { held: true, note: "" });
