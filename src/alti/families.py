@@ -55,7 +55,8 @@ class Family:
 
     stacks: tuple[Stack, ...]
     pool: str = "first"  # one of POOLS, or "config:FIELD", which holds "cls" or "mean"
-    gated: bool = False  # the MLP multiplies an activated gate with a second projection
+    # the MLP multiplies an activated gate with a second projection; or the config field that tells
+    gated: bool | str = False
     offset_positions: bool = False  # padding_idx + 1 rows of the position table hold no token
     refuse: tuple[tuple[str, str], ...] = ()  # (config field, why it cannot be read where set)
 
@@ -163,7 +164,9 @@ _M2M_100 = Family(
 _T5_SELF = Site("layer.0.SelfAttention.o", then="layer.1.layer_norm")
 _T5_CROSS = Site("layer.1.EncDecAttention.o", then="layer.2.layer_norm", cross=True)
 _T5 = Family(
-    (Stack("encoder.block", (_T5_SELF,)), Stack("decoder.block", (_T5_SELF, _T5_CROSS))), pool="eos"
+    (Stack("encoder.block", (_T5_SELF,)), Stack("decoder.block", (_T5_SELF, _T5_CROSS))),
+    pool="eos",
+    gated="is_gated_act",
 )
 
 _ALBERT = "encoder.albert_layer_groups.*.albert_layers"

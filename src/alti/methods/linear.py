@@ -10,8 +10,10 @@ from alti.methods.layerwise import maps_of
 from alti.methods.logits import contrast, require_finite, target_logits
 from alti.methods.proofs import prove_complete
 from alti.methods.registry import method
+from alti.methods.stacks import places_of
 from alti.methods.types import Inputs, Scores, Target
 from alti.mix.contributions import contributions
+from alti.mix.joint import Place
 from alti.read.linear_view import Messages, View, gap, linear_view, require_complete
 from alti.read.modules import network
 
@@ -30,14 +32,14 @@ def linear(model: nn.Module, inputs: Inputs, target: Target, *, of: Of = "logit"
     """
     view = linear_view(model, inputs.tensors)
     values = _contrast(model, view, target, of)  # [B, K]
-    vectors = [view.start, *(view.biases or [])]
+    vectors = [*view.starts, *(view.biases or []), *view.constants]
     least = _least(view, target, of)
     scores = []
     for value, slopes in _gradients(values, vectors):
         if view.biases is not None:
             pairs = zip(slopes, vectors, strict=True)
             require_complete(gap(value.sum(), pairs, least), model)
-        scores.append(_products(slopes[0], view))
+        scores.append(_products(slopes, view))
     tokens = torch.stack(scores, 1)
     remainder = values.detach().to(tokens) - tokens.sum(-1)  # padding has no effect
     tokens = tokens.where(inputs.mask[:, None], 0)
@@ -98,27 +100,32 @@ def views(
     view = linear_view(model, inputs.tensors, value=value, response=response)
     values = _contrast(model, view, target, of)
     sites = [sent.mixed for sent in view.messages]
+    stacks = len(view.starts)
+    places = places_of(model, inputs)
     own = []
     sent = []
-    for _, (slope, *slopes) in _gradients(values, [view.start, *sites]):
-        own.append(_by_source(_products(slope, view), inputs))
-        sent.append(_sent(view, slopes, inputs, sending))
+    for _, slopes in _gradients(values, [*view.starts, *sites]):
+        own.append(_by_source(_products(slopes, view), inputs))
+        sent.append(_sent(view, slopes[stacks:], inputs, sending, places))
     return torch.stack(own, 1), torch.stack(sent, 1), view.output
 
 
-def _sent(view: View, slopes: Sequence[Tensor], inputs: Inputs, sending: Sending) -> Tensor:
+def _sent(
+    view: View, slopes: Sequence[Tensor], inputs: Inputs, sending: Sending, places: list[Place]
+) -> Tensor:
     """What all messages of each source were worth: [B, S].
 
     Of a group, those to its own tokens are left out: they leave with it.
     """
     members = None if inputs.groups is None else inputs.members.to(view.messages[0].attn)
-    total: Tensor | int = 0
-    for sent, slope in zip(view.messages, slopes, strict=True):
-        lost = _of_site(sent, slope, members, sending)
-        if members is not None:
-            lost = lost.masked_fill(members.bool(), 0)
-        total = total + lost.sum(1)  # of [B, T, S]
-    return torch.as_tensor(total)
+    total = view.messages[0].attn.new_zeros(len(inputs.special), inputs.source_count)
+    for sent, slope, place in zip(view.messages, slopes, places, strict=True):
+        if members is None:
+            total[:, place.columns] += _of_site(sent, slope, None, sending).sum(1)  # of [B, T, S]
+            continue
+        lost = _of_site(sent, slope, members[:, place.columns], sending)
+        total = total + lost.masked_fill(members[:, place.rows].bool(), 0).sum(1)
+    return total
 
 
 def _of_site(sent: Messages, slope: Tensor, members: Tensor | None, sending: Sending) -> Tensor:
@@ -158,20 +165,28 @@ def alti_logit(
     view = linear_view(model, inputs.tensors)
     values = _contrast(model, view, target, of)
     sites = [sent.mixed for sent in view.messages]
-    scores = [_traced(view, slopes, maps, inputs) for _, slopes in _gradients(values, sites)]
+    places = places_of(model, inputs)
+    scores = [
+        _traced(view, slopes, maps, inputs, places) for _, slopes in _gradients(values, sites)
+    ]
     return Scores(torch.stack(scores, 1).where(inputs.mask[:, None], 0), output=view.output)
 
 
-def _traced(view: View, slopes: Sequence[Tensor], maps: list[Tensor], inputs: Inputs) -> Tensor:
+def _traced(
+    view: View,
+    slopes: Sequence[Tensor],
+    maps: list[Tensor],
+    inputs: Inputs,
+    places: list[Place],
+) -> Tensor:
     """Σ_l Σ_ij S^l_ij R^{l−1}_jk, from the last layer down: [B, T]."""
     dtype = torch.promote_types(slopes[0].dtype, torch.float32)
     scores = torch.zeros_like(inputs.mask, dtype=dtype)
     for layer in reversed(range(len(slopes))):
         sent = view.messages[layer].effects(slopes[layer]).sum(1)  # by each source, to all targets
-        above: Tensor | int = 0
         if layer < len(maps):
-            above = (scores[:, None] @ maps[layer].to(scores))[:, 0]
-        scores = above + sent
+            scores = (scores[:, None] @ maps[layer].to(scores))[:, 0]
+        scores[:, places[layer].columns] += sent
     return scores
 
 
@@ -208,7 +223,8 @@ def _least(view: View, target: Target, of: Of) -> float:
     return float(target_logits(view.output, target).detach().abs().amax())
 
 
-def _products(slope: Tensor, view: View) -> Tensor:
-    """Gradient · vector of every token, in float32 at least: [B, T]."""
-    dtype = torch.promote_types(slope.dtype, torch.float32)
-    return (slope.to(dtype) * view.start.detach().to(dtype)).sum(-1)
+def _products(slopes: Sequence[Tensor], view: View) -> Tensor:
+    """Gradient · vector of every token of all stacks, in float32 at least: [B, T]."""
+    dtype = torch.promote_types(slopes[0].dtype, torch.float32)
+    pairs = zip(slopes, view.starts, strict=False)  # others may follow
+    return torch.cat([(slope.to(dtype) * x.detach().to(dtype)).sum(-1) for slope, x in pairs], 1)

@@ -30,7 +30,8 @@ from alti.families import Site
 from alti.read.affine import Call, norm
 from alti.read.attention_hook import paused
 from alti.read.events import Reader, entering, split_values
-from alti.read.modules import family_of, network
+from alti.read.modules import is_gated, network
+from alti.read.output_bias import output_bias
 from alti.read.verdicts import FLOAT32_NORM_LIMIT, LIMITS
 
 Function = Callable[..., Any]
@@ -99,9 +100,16 @@ class View:
     """One forward pass seen as linear."""
 
     start: Tensor = field(default_factory=lambda: torch.empty(0))  # [B, T, D]  first layer's input
+    prefix: Tensor | None = None  # [B, T', D]  the same of a decoder beside an encoder
+    constants: list[Tensor] = field(default_factory=list)  # what a head adds, that is no parameter
     messages: list[Messages] = field(default_factory=list)  # in the order of computation
     output: Any = None  # the model's own, in the graph
     biases: list[Tensor] | None = None  # all of the model's; None where some are frozen
+
+    @property
+    def starts(self) -> list[Tensor]:
+        """The vectors that enter each stack."""
+        return [self.start] if self.prefix is None else [self.start, self.prefix]
 
 
 def linear_view(
@@ -119,6 +127,7 @@ def linear_view(
         reader.listening(),
         entering(inner, "embedding", reader.enter),
         _StraightFunctions(),
+        output_bias(inner) as view.constants,
     ):
         view.output = inner(**{"return_dict": True, **inputs})
     biases = _biases(inner)
@@ -136,7 +145,7 @@ def completeness(
     biases = _biases(network(model))
     with _trainable(biases):
         view = linear_view(model, inputs)
-        vectors = [view.start, *biases]
+        vectors = [*view.starts, *biases, *view.constants]
         gaps = []
         for value in target(view.output):
             slopes = torch.autograd.grad(value, vectors, retain_graph=True, allow_unused=True)
@@ -210,7 +219,7 @@ class _Reader(Reader):
 
     def _gates(self) -> set[int]:
         """Activations inside the layers of a family whose MLP is gated."""
-        if not family_of(self.model).gated:
+        if not is_gated(self.model):
             return set()
         layers = (layer for _, layers in self.stacks for layer in layers)
         return {id(module) for layer in layers for module in layer.modules()}
@@ -224,8 +233,12 @@ class _Reader(Reader):
         yield self.after(layer, site.out, partial(self._projected, site))
 
     def enter(self, x: Tensor) -> Tensor:
-        self.view.start = x.detach().requires_grad_()
-        return self.view.start
+        leaf = x.detach().requires_grad_()
+        if self.view.start.numel():
+            self.view.prefix = leaf
+        else:
+            self.view.start = leaf
+        return leaf
 
     def before_attention(
         self, query: Tensor, key: Tensor, value: Tensor
