@@ -168,6 +168,11 @@ class Attribution(_Views):
         """The scores of words, the same for WordPiece, BPE and SentencePiece: `grouped("word")`."""
         return self.grouped("word")
 
+    @property
+    def source_share(self) -> Tensor:
+        """How much of an encoder–decoder's prediction comes from its source, as a share: []."""
+        return source_share(self.source, self.scores)
+
     def relevance(self, layer: int = -1) -> Tensor:
         """What every token is made of after a layer (0 is the first): R^l = C^l · … · C^1, [T, T].
 
@@ -336,6 +341,14 @@ class Attributions(_Views):
         """The scores of words: `grouped("word")`."""
         return self.grouped("word")
 
+    @property
+    def source_share(self) -> Tensor:
+        """How much of each prediction of an encoder–decoder comes from its source: [K].
+
+        The rest comes from the prefix of what it writes. Of signed scores, sizes are compared.
+        """
+        return source_share(self.source, self.scores)
+
     def relevance(self, layer: int = -1) -> Tensor:
         """What every token is made of after a layer, as in `Attribution.relevance`: [T, T]."""
         return _relevance(self.layers, self.method, layer)
@@ -411,6 +424,18 @@ def log_prob_of(source: Source, predictions: Sequence[Prediction]) -> dict[str, 
     if source.answer is None or not all(chances):
         return {}
     return {"log_prob": sum(math.log(chance) for chance in chances if chance)}
+
+
+def source_share(source: Source, scores: Tensor) -> Tensor:
+    """The share of what an encoder read in scores [..., T]."""
+    if source.decoder is None:
+        raise UsageError(
+            "this text has no source and prefix, whose shares could be compared: explain an "
+            "encoder–decoder with answer= or generate="
+        )
+    sizes = scores.abs()
+    own = sizes[..., : source.decoder].sum(-1)
+    return own / sizes.sum(-1).clamp_min(torch.finfo(sizes.dtype).tiny)
 
 
 def added_up(scores: Tensor, groups: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

@@ -19,7 +19,7 @@ from alti.methods import Inputs, Method, Scores, Target, call, named
 from alti.methods.logits import target_logits
 from alti.methods.proofs import check_example, check_positions, image_of, missing, prove_once
 from alti.model.answers import Generation
-from alti.model.assembly import Assembly, groups_of, single, source_of, target_of
+from alti.model.assembly import Assembly, compacted, groups_of, single, source_of, target_of
 from alti.model.attribution import Attribution, Attributions
 from alti.model.batching import (
     WINDOW,
@@ -97,10 +97,11 @@ class Model:
     @cached_property
     def encoder(self) -> Encoder:
         try:
-            causal = self.head.kind == "causal"
+            kind = self.head.kind
         except UnsupportedModelError:  # explain does not take it, check does
-            causal = False
-        return Encoder(self.model, self.tokenizer, causal=causal, name=self.name)
+            kind = ""
+        causal, decodes = kind == "causal", kind == "seq2seq"
+        return Encoder(self.model, self.tokenizer, causal=causal, decodes=decodes, name=self.name)
 
     @overload
     def explain(
@@ -332,7 +333,7 @@ class Model:
         recorded = self.recorder and named(request.method).recordable and self.head.takes_batches
         inputs = self.encoder.collate([task.encoded for task in tasks], GRAIN if recorded else 1)
         if request.groups is not None and named(request.method).takes_groups:
-            inputs = replace(inputs, groups=groups_of(tasks, inputs.special))
+            inputs = replace(inputs, groups=groups_of(tasks, inputs.mask))
         target = target_of(tasks, inputs.mask.device, total=request.total)
         return inputs, self._with_kept(target, inputs.special.shape[1])
 
@@ -394,9 +395,12 @@ class Model:
     def _scores(self, request: Request, inputs: Inputs, target: Target) -> Scores:
         method = named(request.method)
         asked = {"layers": request.layers, **request.options}
-        if self.recorder and not is_long_text(inputs.special.shape[1]):
+        recorded = inputs.split is None and not is_long_text(inputs.special.shape[1])
+        if self.recorder and recorded:
             return self.recorder.run(method, inputs, target, **asked)
-        return call(method, self.model, inputs, target, **asked)
+        scores = call(method, self.model, inputs, target, **asked)
+        by_token = inputs.split is not None and inputs.groups is None
+        return compacted(scores, inputs.mask) if by_token else scores
 
     def check(self) -> list[float]:
         """The worst relative error of each block on an example input (see `alti.check`).
@@ -435,11 +439,20 @@ class Model:
             return None
         if kind == "encoder":
             return None
+        if kind == "seq2seq":
+            return self._written_example()
         mask = self.encoder.tokenizer.mask_token or ""
         text = f"{SENTENCES[0]} {mask}" if kind == "masked" else SENTENCES[0]
         place = 0 if kind == "token" else None
         request = Request(position=place, truncate=True, bos=False)
         return self.task(text, None, request)
+
+    def _written_example(self) -> Task:
+        """A source and some tokens that an encoder–decoder could write."""
+        source = self.encoder.encode(SENTENCES[0], truncate=True)
+        ids = [number % self.encoder.vocabulary for number in range(5, 10)]
+        question = Question(ids=source.ids, answer_ids=ids)
+        return self.read(question, Request())
 
     def _prove_positions(self, task: Task) -> None:
         if self.head.kind != "encoder":

@@ -6,7 +6,7 @@ softmax, which is the same: probabilities times exp(bias), divided by their sum.
 model itself, one of −inf hides a key.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,8 +23,10 @@ from alti.read.events import Reader
 from alti.read.modules import call, network
 
 
-def with_bias(model: nn.Module, inputs: Mapping[str, Any], bias: Tensor) -> Any:
+def with_bias(model: nn.Module, inputs: Mapping[str, Any], bias: Tensor | Sequence[Tensor]) -> Any:
     """The model's output where `bias` [B, 1, T, T] is added to the scores of all attention.
+
+    Or one bias to each attention, in the order of computation.
 
     Gradients flow back into it. The model is left as it was, also after an exception.
     """
@@ -106,9 +108,14 @@ class _LongReader(Reader):
 class _Reader(Reader):
     """Adds a bias to every attention of a forward pass."""
 
-    def __init__(self, model: PreTrainedModel, bias: Tensor) -> None:
+    def __init__(self, model: PreTrainedModel, bias: Tensor | Sequence[Tensor]) -> None:
         super().__init__(model)
-        self.bias = bias
+        self.given = bias
+
+    @property
+    def bias(self) -> Tensor:
+        """That of the attention that is computed next."""
+        return self.given if isinstance(self.given, Tensor) else self.given[self.count]
 
     def hooks(self) -> Iterator[RemovableHandle]:
         for stack, layers in self.stacks:
@@ -128,6 +135,6 @@ class _Reader(Reader):
 
     def _reweighed(self, call: Call) -> Tensor:
         """Probabilities [B, H, T, T] as they would be with the bias inside the softmax."""
-        self.count += 1
         weighed = call.output * self.bias.exp().to(call.output)
+        self.count += 1
         return weighed / weighed.sum(-1, keepdim=True).clamp_min(torch.finfo(weighed.dtype).tiny)

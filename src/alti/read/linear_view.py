@@ -30,7 +30,8 @@ from alti.families import Site
 from alti.read.affine import Call, norm
 from alti.read.attention_hook import paused
 from alti.read.events import Reader, entering, split_values
-from alti.read.modules import family_of, network
+from alti.read.modules import family_of, is_gated, network
+from alti.read.output_bias import output_bias
 from alti.read.verdicts import FLOAT32_NORM_LIMIT, LIMITS
 
 Function = Callable[..., Any]
@@ -96,7 +97,8 @@ class Messages:
 
 # (layer, prediction, messages to some rows, the gradient at these, the rows)
 Receive = Callable[[int, int, Messages, Tensor, slice], None]
-Effects = tuple[Tensor, list[Tensor | None]]  # gradients at the entering vectors, and at biases
+# gradients at the vectors that enter each stack, and at biases and constants
+Effects = tuple[Sequence[Tensor], Sequence[Tensor | None]]
 
 
 @dataclass(slots=True)
@@ -104,24 +106,40 @@ class View:
     """One forward pass seen as linear."""
 
     start: Tensor = field(default_factory=lambda: torch.empty(0))  # [B, T, D]  first layer's input
+    prefix: Tensor | None = None  # [B, T', D]  the same of a decoder beside an encoder
+    constants: list[Tensor] = field(default_factory=list)  # what a head adds, that is no parameter
     messages: list[Messages] = field(default_factory=list)  # in the order of computation
     output: Any = None  # the model's own, in the graph
     biases: list[Tensor] | None = None  # all of the model's; None where some are frozen
 
+    @property
+    def starts(self) -> list[Tensor]:
+        """The vectors that enter each stack."""
+        return [self.start] if self.prefix is None else [self.start, self.prefix]
+
+    @property
+    def others(self) -> list[Tensor]:
+        """Biases, and constants that are added like them."""
+        return [*(self.biases or []), *self.constants]
+
     def effects(self, values: Tensor, receive: Receive | None = None) -> Iterator[Effects]:
         """Gradients of the values [B, K] of each prediction, in their order.
 
-        All messages are passed to `receive`, with the gradient at what they were added up to.
+        Either all messages are passed to `receive`, with the gradient at what they were added up
+        to, or the gradients at biases and constants are computed too.
         """
-        sites = [] if receive is None else [sent.mixed for sent in self.messages]
-        vectors = [self.start, *sites, *(self.biases or [])]
+        starts = len(self.starts)
+        behind = self.others if receive is None else [sent.mixed for sent in self.messages]
+        vectors = [*self.starts, *behind]
         for k, value in enumerate(values.unbind(1)):
-            own, *slopes = _gradients(value, vectors, keep=k < values.shape[1] - 1)
-            for layer in range(len(sites)):
-                sent = self.messages[layer]
-                if receive is not None:
-                    receive(layer, k, sent, slopes[layer], slice(0, sent.attn.shape[2]))
-            yield own, slopes[len(sites) :]
+            slopes = _gradients(value, vectors, keep=k < values.shape[1] - 1)
+            if receive is None:
+                yield slopes[:starts], slopes[starts:]
+                continue
+            pairs = zip(self.messages, slopes[starts:], strict=True)
+            for layer, (messages, slope) in enumerate(pairs):
+                receive(layer, k, messages, slope, slice(0, messages.attn.shape[2]))
+            yield slopes[:starts], ()
 
 
 def _gradients(value: Tensor, vectors: Sequence[Tensor], *, keep: bool) -> tuple[Any, ...]:
@@ -144,6 +162,7 @@ def linear_view(
         reader.listening(),
         entering(inner, "embedding", reader.enter),
         StraightFunctions(),
+        output_bias(inner) as view.constants,
     ):
         view.output = inner(**{"return_dict": True, **inputs})
     view.biases = trained_biases(inner)
@@ -168,7 +187,7 @@ def completeness(
     biases = _biases(network(model))
     with _trainable(biases):
         view = linear_view(model, inputs)
-        vectors = [view.start, *biases]
+        vectors = [*view.starts, *biases, *view.constants]
         gaps = []
         for value in target(view.output):
             slopes = torch.autograd.grad(value, vectors, retain_graph=True, allow_unused=True)
@@ -257,7 +276,7 @@ class Straightened(Reader):
 
     def _gates(self) -> set[int]:
         """Activations inside the layers of a family whose MLP is gated."""
-        if not family_of(self.model).gated:
+        if not is_gated(self.model):
             return set()
         layers = (layer for _, layers in self.stacks for layer in layers)
         return {id(module) for layer in layers for module in layer.modules()}
@@ -272,8 +291,12 @@ class Straightened(Reader):
             yield self.after(layer, site.out, partial(self._projected, site))
 
     def enter(self, x: Tensor) -> Tensor:
-        self.view.start = x.detach().requires_grad_()
-        return self.view.start
+        leaf = x.detach().requires_grad_()
+        if self.view.start.numel():
+            self.view.prefix = leaf
+        else:
+            self.view.start = leaf
+        return leaf
 
     def before_attention(
         self, query: Tensor, key: Tensor, value: Tensor

@@ -53,20 +53,24 @@ class LongView:
     reader: "_Reader"
 
     @property
-    def start(self) -> Tensor:
-        return self.tape.start
+    def starts(self) -> list[Tensor]:
+        return [self.tape.start]
+
+    @property
+    def others(self) -> list[Tensor]:
+        return self.biases or []
 
     def effects(self, values: Tensor, receive: Receive | None = None) -> Iterator[Effects]:
         """As those of a `View`."""
-        biases = self.biases or []
-        slopes = self.tape.ends(values, biases)
+        behind = self.others if receive is None else []
+        slopes = self.tape.ends(values, behind)
 
         def reach(layer: int, k: int) -> None:
             self.reader.receive = None if receive is None else partial(receive, layer, k)
 
-        for own, *others in self.tape.back(slopes, biases, reach):
+        for own, *others in self.tape.back(slopes, behind, reach):
             assert own is not None
-            yield own, others
+            yield [own], others
 
 
 class _Reader(Straightened):
