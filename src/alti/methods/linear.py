@@ -94,7 +94,7 @@ def views(
     sending: Sending,
 ) -> tuple[Tensor, Tensor, Any]:
     """Two views of each source [B, K, S], its vectors' effect and its messages', and the output."""
-    prove_complete(model, inputs.tensors, inputs.mask, target.position)
+    prove_complete(model, inputs.tensors, inputs.mask, target.read_at)
     view = linear_view(model, inputs.tensors, value=value, response=response)
     values = _contrast(model, view, target, of)
     sites = [sent.mixed for sent in view.messages]
@@ -151,7 +151,7 @@ def alti_logit(
     of: Of = "logit",
 ) -> Scores:
     """ALTI-logit: signed effects of attention's messages, traced back to the input with ALTI."""
-    prove_complete(model, inputs.tensors, inputs.mask, target.position)
+    prove_complete(model, inputs.tensors, inputs.mask, target.read_at)
     maps, *_ = maps_of(
         model, inputs, lambda block: contributions(block, kernel=kernel), hold_last=True
     )

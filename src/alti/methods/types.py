@@ -71,12 +71,13 @@ class Target:
     index: Tensor | None = None  # [B, K]  class or vocabulary id; None: the predicted ones
     position: Tensor | None = None  # [B, K]  None: the mean of all real positions, and K = 1
     against: Tensor | None = None  # [B, K]  the output to explain it against; None: all others
+    which: Tensor | None = None  # [B, K]  the row of logits, for a head with one for start and end
     real: Tensor | None = None  # [B, K]  False where a text has fewer than K; None: all are real
     total: bool = False  # the predictions of a text are explained together, as one
 
     def tensors(self) -> dict[str, Tensor]:
         """Those that are given."""
-        names = ("index", "position", "against", "real")
+        names = ("index", "position", "against", "which", "real")
         given = {name: getattr(self, name) for name in names}
         return {name: tensor for name, tensor in given.items() if tensor is not None}
 
@@ -84,6 +85,11 @@ class Target:
         """The same with other tensors."""
         changed: dict[str, Any] = {name: change(x) for name, x in self.tensors().items()}
         return replace(self, **changed)
+
+    @property
+    def read_at(self) -> Tensor | None:  # [B, K]
+        """The rows of logits that predictions are read from; None: there is one."""
+        return self.position if self.which is None else self.which
 
     def cloned(self) -> "Target":
         """The same outside torch.inference_mode."""
