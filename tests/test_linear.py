@@ -76,7 +76,7 @@ def test_a_skipped_part_is_noticed(monkeypatch, broken):
     elif broken == "a function":
         monkeypatch.setattr(linear, "ACTIVATIONS", set())
     else:
-        monkeypatch.setattr(linear._Reader, "before_attention", lambda self, *vectors: vectors)
+        monkeypatch.setattr(linear.Straightened, "before_attention", lambda self, *vectors: vectors)
     model = tiny.build("roberta", CLASSIFIER)  # its head calls torch.tanh
     assert completeness(model, tiny.inputs(model), chosen).max() > 1e-4
 
@@ -89,7 +89,7 @@ def test_a_gate_that_is_not_held_constant_is_noticed(monkeypatch):
 
 def test_attention_of_a_module_of_its_own_that_is_not_held_constant_is_noticed(monkeypatch):
     model = tiny.build("falcon", CLASSIFIER)
-    monkeypatch.setattr(linear._Reader, "before_mixing", lambda self, *given: given)
+    monkeypatch.setattr(linear.Straightened, "before_mixing", lambda self, *given: given)
     assert completeness(model, tiny.inputs(model), chosen).max() > 1e-4
 
 

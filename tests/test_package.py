@@ -121,6 +121,7 @@ def uses(word: str) -> set[str]:
 
 def test_hooks_and_heavy_libraries_have_one_place():
     assert uses(r"register_forward") == {
+        "read.by_layer",
         "read.events",
         "experiments.cost",
     }
@@ -129,6 +130,7 @@ def test_hooks_and_heavy_libraries_have_one_place():
     assert uses(r"(?m)^(import|from) matplotlib") == {
         "views.plots.attributions",
         "views.plots.benchmarks",
+        "views.plots.graph",
         "views.plots.look",
     }
 

@@ -168,7 +168,7 @@ def _slopes(
         return leaves[-1]
 
     with torch.enable_grad(), evaluating(model), entering(model, at, leaf):
-        output = network(model)(**inputs.tensors, return_dict=True)
+        output = network(model)(**inputs.asking(target), return_dict=True)
         values = explained(output, target, network(model).config, of)  # [B, K]
         larger = torch.ones_like(values)
         if of == "probability":

@@ -37,7 +37,17 @@ def target_logits(output: Any, target: Target) -> Tensor:
     if logits is None or logits.dim() == 2 or target.read_at is None:
         return _wide(logits)[:, None]
     texts = torch.arange(len(logits), device=logits.device)[:, None]
-    return _wide(logits[texts, target.read_at])
+    return _wide(logits[texts, _columns(logits, target)])
+
+
+def _columns(logits: Tensor, target: Target) -> Tensor:
+    """Where the logits [B, n, C] of each prediction stand: [B, K]."""
+    if target.which is not None:
+        return target.which
+    assert target.position is not None
+    if target.kept is None or not target.has_kept(logits):
+        return target.position
+    return torch.searchsorted(target.kept, target.position)
 
 
 def _wide(logits: Tensor | None) -> Tensor:

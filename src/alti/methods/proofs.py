@@ -19,6 +19,7 @@ from alti.read.modules import evaluating, family_of, network, stacks_of
 from alti.read.walk import check
 
 TOKENS = 16  # of a text that a model's structure is proved on
+ENOUGH = 512  # of one that the linear view is proved on
 
 _proved: WeakKeyDictionary[nn.Module, set[Hashable]] = WeakKeyDictionary()
 
@@ -82,9 +83,14 @@ def prove_output(method: str, output: Any, model: nn.Module, tensors: Mapping[st
 def prove_complete(
     model: nn.Module, tensors: Mapping[str, Tensor], mask: Tensor, position: Tensor | None
 ) -> None:
-    """Prove on the batch's first text that the linear view accounts for a prediction [B, K]."""
+    """Prove on the batch's first text that the linear view accounts for a prediction [B, K].
+
+    Of a long text on its start: what is proved is about the model's norms and activations.
+    """
     first = None if position is None else position[:1, 0]
-    text = first_text(tensors, mask)
+    text = first_text(tensors, mask, ENOUGH)
+    if first is not None:
+        first = first.clamp_max(text["attention_mask"].shape[1] - 1)
     prove_once(model, "complete", lambda: require_complete(missing(model, text, first), model))
 
 

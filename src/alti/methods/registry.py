@@ -161,8 +161,15 @@ def call(
                 f"method {chosen.name} returned scores of shape {list(scores.tokens.shape)}: give "
                 "[texts, predictions, tokens]"
             )
-        prove_output(chosen.name, scores.output, model, inputs.tensors)
+        prove_output(chosen.name, scores.output, model, _asked(scores.output, inputs, target))
         return _together(chosen, scores, target) if target.total else scores
+
+
+def _asked(output: Any, inputs: Inputs, target: Target) -> dict[str, Tensor]:
+    """What the model was given for this output."""
+    logits = getattr(output, "logits", None)
+    narrow = logits is not None and target.has_kept(logits)
+    return inputs.asking(target) if narrow else inputs.tensors
 
 
 def _together(chosen: Method, scores: Scores, target: Target) -> Scores:

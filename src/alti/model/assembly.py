@@ -214,6 +214,7 @@ def source_of(encoded: Encoded) -> Source:
         cut=encoded.cut,
         parts=encoded.parts,
         answer=encoded.answer,
+        unknown=_unknown(encoded),
     )
 
 
@@ -223,6 +224,19 @@ def _titled(one: Prediction, all_of: tuple[Prediction, ...], title: str) -> Pred
         return one
     chances = [each.probability for each in all_of if each.probability is not None]
     return replace(one, label=title, probability=math.prod(chances))
+
+
+def _unknown(encoded: Encoded) -> tuple[str, ...]:
+    """For each token the name of the unknown one if it stands for something else; () if none is."""
+    texts = (encoded.text, encoded.text_pair or "")
+    tokens = zip(encoded.tokens, encoded.special, encoded.segments, encoded.offsets, strict=True)
+    names = tuple(
+        token
+        if token == encoded.unknown and not special and texts[at][slice(*span)].strip() != token
+        else ""
+        for token, special, at, span in tokens
+    )
+    return names if any(names) else ()
 
 
 def _require_finite(method: str, scores: Scores, logits: Tensor | None) -> None:

@@ -1,10 +1,12 @@
 """A model with its tokenizer, ready to explain texts."""
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -12,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from alti._errors import AltiError, UnsupportedModelError, UsageError
+from alti._errors import AltiError, AltiWarning, UnsupportedModelError, UsageError
 from alti.methods import Inputs, Method, Scores, Target, call, named
 from alti.methods.logits import target_logits
 from alti.methods.proofs import check_example, check_positions, image_of, missing, prove_once
@@ -46,6 +48,7 @@ from alti.model.source import By
 from alti.model.tokenize import Bos, Encoded
 from alti.read.exactness import untouched
 from alti.read.linear_view import require_complete
+from alti.read.long import is_long_text
 from alti.read.modules import family_of, network, stacks_of
 
 LISTED = 40  # tokens in a message
@@ -201,7 +204,10 @@ class Model(OtherHeads):
             return self.choose(text, choices, request)
         if question.has_answer and against is not None:
             return self._contrasted(question, against, request)
-        (result,) = self._explained([self.read(question, request)], request)
+        task = self.read(question, request)
+        if request.layers and named(method).draws_maps and is_long_text(len(task.encoded.ids)):
+            request = self._with_maps(request, len(task.encoded.ids), asked=layers is not None)
+        (result,) = self._explained([task], request)
         several = question.has_answer or positions is not None or self.head.kind == "span"
         return result if several and not total else single(result)
 
@@ -330,7 +336,15 @@ class Model(OtherHeads):
         inputs = self.encoder.collate([task.encoded for task in tasks], GRAIN if recorded else 1)
         if request.groups is not None and named(request.method).takes_groups:
             inputs = replace(inputs, groups=groups_of(tasks, inputs.special))
-        return inputs, target_of(tasks, inputs.mask.device, total=request.total)
+        target = target_of(tasks, inputs.mask.device, total=request.total)
+        return inputs, self._with_kept(target, inputs.special.shape[1])
+
+    def _with_kept(self, target: Target, tokens: int) -> Target:
+        """Of a long text, logits are computed only where predictions are read from."""
+        known = "logits_to_keep" in signature(network(self.model).forward).parameters
+        if target.position is None or not is_long_text(tokens) or not known:
+            return target
+        return replace(target, kept=torch.unique(target.position))
 
     def _explained(self, tasks: list[Task], request: Request) -> list[Attributions]:
         """One batch."""
@@ -342,7 +356,7 @@ class Model(OtherHeads):
             scores = self._scores(request, inputs, target)
             output = scores.output
             if output is None:
-                output = untouched(self.subject, inputs.tensors)
+                output = untouched(self.subject, inputs.asking(target))
         made = Assembly(self.head, self.tokenizer, self.name)
         return made.results(tasks, request, scores, _logits(output, target))
 
@@ -350,6 +364,18 @@ class Model(OtherHeads):
     def _keeps_layers(question: Question, groups: By | None) -> bool:
         """By default maps of the layers are kept, but not of answers, which are long, or groups."""
         return not question.has_answer and groups is None
+
+    def _with_maps(self, request: Request, tokens: int, *, asked: bool) -> Request:
+        """Maps of the layers of a long text are kept only if they are asked for."""
+        count = sum(len(layers) * len(stack.sites) for stack, layers in stacks_of(self.model))
+        if asked:
+            size = count * tokens**2 * 4 / 1e9
+            warnings.warn(
+                f"layers=True keeps {count} maps of {tokens} × {tokens} numbers: {size:.1f} GB",
+                AltiWarning,
+                stacklevel=3,
+            )
+        return replace(request, layers=asked)
 
     def _contrasted(self, question: Question, against: Any, request: Request) -> Attribution:
         """One answer rather than another: what the prompt's tokens change about log p of both."""
@@ -371,7 +397,8 @@ class Model(OtherHeads):
     def _scores(self, request: Request, inputs: Inputs, target: Target) -> Scores:
         method = named(request.method)
         asked = {"layers": request.layers, **request.options}
-        if self.recorder and self.subject is self.model:
+        short = not is_long_text(inputs.special.shape[1])
+        if self.recorder and short and self.subject is self.model:
             return self.recorder.run(method, inputs, target, **asked)
         return call(method, self.subject, inputs, target, **asked)
 
@@ -423,6 +450,8 @@ class Model(OtherHeads):
     def _prove_positions(self, task: Task) -> None:
         if self.head.kind != "encoder":
             several = len(task.encoded.ids) > 1  # a text of one token proves nothing about two
+            if is_long_text(len(task.encoded.ids)):
+                task = self._example() or task
             what = "positions", self.head.pool, several
             prove_once(self.subject, what, lambda: self._check_positions(task))
 

@@ -126,6 +126,7 @@ SOURCE: dict[str, Any] = {
     "parts": [],
     "answer": None,
     "cut": [],
+    "unknown": [],
 }
 PREDICTION: dict[str, Any] = {
     "label": None,
@@ -155,6 +156,7 @@ SOURCE_RULES: Rules = {
     "parts": (many(is_group), "a list of named groups"),
     "answer": (optional(is_whole), "a whole number from 0 on or null"),
     "cut": (many(is_text), "a list of texts"),
+    "unknown": (many(is_text), "a list of texts"),
 }
 PREDICTION_RULES: Rules = {
     "label": (optional(is_text), "a text or null"),

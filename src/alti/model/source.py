@@ -40,6 +40,8 @@ class Source:
     parts: tuple[Group, ...] = ()  # messages, documents and the question that a prompt is made of
     answer: int | None = None  # the first of `tokens` that is of an answer; None: there is none
     cut: tuple[str, ...] = ()  # what was left out of texts that were too long
+    # for each token, as what the model read a text that its vocabulary has not: [UNK]; else ""
+    unknown: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -112,8 +114,15 @@ class Source:
             groups=groups,
             by=unit,
             answer=None if self.answer is None else sum(part.segment == 0 for part in groups),
+            unknown=self._unknown([tokens for *_, tokens in parts]),
         )
         return source, [tokens for *_, tokens in parts]
+
+    def _unknown(self, groups: list[list[int]]) -> tuple[str, ...]:
+        """As `unknown` for groups: a word is unknown if one of its tokens is."""
+        if not self.unknown:
+            return ()
+        return tuple(max(self.unknown[i] for i in tokens) for tokens in groups)
 
     def sources(self, by: By) -> tuple[Self, list[list[int]]]:
         """As `grouped`, but only what an answer could do without.
@@ -136,7 +145,7 @@ class Source:
 
     def _only(self, kept: list[int]) -> Self:
         """A grouped source with some of its groups."""
-        lists = ("tokens", "offsets", "segments", "groups")
+        lists = ("tokens", "offsets", "segments", "groups", *(["unknown"] if self.unknown else []))
         chosen: dict[str, Any] = {
             name: tuple(getattr(self, name)[number] for number in kept) for name in lists
         }

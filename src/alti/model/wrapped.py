@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import SequenceClassifierOutput
 
+from alti.read.modules import call
+
 
 class Wrapped(PreTrainedModel):  # type: ignore[misc]
     """A model inside another one."""
@@ -32,7 +34,7 @@ class Spans(Wrapped):
     """A model that answers questions with a part of a text: which token it starts and ends with."""
 
     def forward(self, **inputs: Any) -> SequenceClassifierOutput:
-        output = self.inner(**{**inputs, "return_dict": True})
+        output = call(self.inner, inputs)
         logits = torch.stack([output.start_logits, output.end_logits], 1)  # [B, 2, T]
         return SequenceClassifierOutput(logits=logits, hidden_states=output.hidden_states)
 
@@ -45,7 +47,7 @@ class OneChoice(Wrapped):
             name: x[:, None] if isinstance(x, Tensor) and x.dim() == 2 else x
             for name, x in inputs.items()
         }
-        output = self.inner(**{**single, "return_dict": True})
+        output = call(self.inner, single)
         return SequenceClassifierOutput(logits=output.logits, hidden_states=output.hidden_states)
 
 
@@ -67,7 +69,7 @@ class Similarity(Wrapped):
         self.other = torch.empty(0)  # [1, D]  the other text's, of length 1
 
     def forward(self, **inputs: Any) -> SequenceClassifierOutput:
-        output = self.inner(**{**inputs, "return_dict": True})
+        output = call(self.inner, inputs)
         embedding = self.unit(pooled(output[0], inputs["attention_mask"], self.pooling))
         if not self.other.numel():
             return SequenceClassifierOutput(logits=embedding)

@@ -12,7 +12,7 @@ attention, and `response` those that pass through its probabilities. 1 and 0 giv
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -94,6 +94,11 @@ class Messages:
         return split.transpose(1, 2)
 
 
+# (layer, prediction, messages to some rows, the gradient at these, the rows)
+Receive = Callable[[int, int, Messages, Tensor, slice], None]
+Effects = tuple[Tensor, list[Tensor | None]]  # gradients at the entering vectors, and at biases
+
+
 @dataclass(slots=True)
 class View:
     """One forward pass seen as linear."""
@@ -102,6 +107,25 @@ class View:
     messages: list[Messages] = field(default_factory=list)  # in the order of computation
     output: Any = None  # the model's own, in the graph
     biases: list[Tensor] | None = None  # all of the model's; None where some are frozen
+
+    def effects(self, values: Tensor, receive: Receive | None = None) -> Iterator[Effects]:
+        """Gradients of the values [B, K] of each prediction, in their order.
+
+        All messages are passed to `receive`, with the gradient at what they were added up to.
+        """
+        sites = [] if receive is None else [sent.mixed for sent in self.messages]
+        vectors = [self.start, *sites, *(self.biases or [])]
+        for k, value in enumerate(values.unbind(1)):
+            own, *slopes = _gradients(value, vectors, keep=k < values.shape[1] - 1)
+            for layer in range(len(sites)):
+                sent = self.messages[layer]
+                if receive is not None:
+                    receive(layer, k, sent, slopes[layer], slice(0, sent.attn.shape[2]))
+            yield own, slopes[len(sites) :]
+
+
+def _gradients(value: Tensor, vectors: Sequence[Tensor], *, keep: bool) -> tuple[Any, ...]:
+    return torch.autograd.grad(value.sum(), vectors, retain_graph=keep, allow_unused=True)
 
 
 def linear_view(
@@ -112,22 +136,21 @@ def linear_view(
     The model is left as it was, also after an exception.
     """
     inner = network(model)
-    _require_linear(inner)
-    reader = _Reader(inner, value, response)
+    require_linear(inner)
+    reader = Straightened(inner, value, response)
     view = reader.view
     with (
         torch.enable_grad(),
         reader.listening(),
         entering(inner, "embedding", reader.enter),
-        _StraightFunctions(),
+        StraightFunctions(),
     ):
         view.output = inner(**{"return_dict": True, **inputs})
-    biases = _biases(inner)
-    view.biases = biases if all(bias.requires_grad for bias in biases) else None
+    view.biases = trained_biases(inner)
     return view
 
 
-def _require_linear(model: PreTrainedModel) -> None:
+def require_linear(model: PreTrainedModel) -> None:
     if why := family_of(model).nonlinear:
         raise UnsupportedModelError(
             f"{model.config.model_type} has no linear view, because {why}: use alti, dimming, "
@@ -192,15 +215,22 @@ def require_complete(missing: Tensor, model: nn.Module) -> None:
         )
 
 
+def trained_biases(model: nn.Module) -> list[Tensor] | None:
+    biases = _biases(model)
+    return biases if all(bias.requires_grad for bias in biases) else None
+
+
 def _biases(model: nn.Module) -> list[Tensor]:
     return [p for name, p in model.named_parameters() if name.endswith("bias") and p.dim() == 1]
 
 
-class _Reader(Reader):
+class Straightened(Reader):
     """Holds constant what makes a model nonlinear, and keeps what attention carried."""
 
-    def __init__(self, model: PreTrainedModel, value: float, response: float) -> None:
-        super().__init__(model)
+    def __init__(
+        self, model: PreTrainedModel, value: float, response: float, *, by_rows: bool = False
+    ) -> None:
+        super().__init__(model, by_rows=by_rows)
         self.view = View()
         self.value = value
         self.response = response
@@ -210,7 +240,7 @@ class _Reader(Reader):
         for module in self.model.modules():
             straight = _straightening(module, gates)
             if straight is not None:
-                yield self.anywhere(module, straight)
+                yield self.anywhere(module, partial(_in_a_graph, straight))
         for stack, layers in self.stacks:
             for layer in layers:
                 yield self.at_start(layer, lambda x: None)
@@ -238,7 +268,8 @@ class _Reader(Reader):
             yield self.after(layer, site.value, partial(self._fade_values, site))
             yield self.record(layer, site, "probs")
             yield self.after(layer, site.probs, lambda call: _faded(call.output, self.response))
-        yield self.after(layer, site.out, partial(self._projected, site))
+        if not self.by_rows:
+            yield self.after(layer, site.out, partial(self._projected, site))
 
     def enter(self, x: Tensor) -> Tensor:
         self.view.start = x.detach().requires_grad_()
@@ -267,7 +298,7 @@ class _Reader(Reader):
             raise UnsupportedModelError(
                 f"{type(call.module).__name__} was called before any attention was captured"
             )
-        probs, value = attention
+        probs, value, _ = attention
         dtype = torch.promote_types(probs.dtype, torch.float32)
         messages = Messages(probs.detach().to(dtype), value.detach().to(dtype), call.input)
         self.view.messages.append(messages)
@@ -287,7 +318,12 @@ def _straightening(module: nn.Module, gates: set[int]) -> Callable[[Call], Tenso
     return None
 
 
-class _StraightFunctions(TorchFunctionMode):
+def _in_a_graph(straight: Callable[[Call], Tensor], call: Call) -> Tensor | None:
+    """A pass without a graph has no gradients to change."""
+    return straight(call) if torch.is_grad_enabled() else None
+
+
+class StraightFunctions(TorchFunctionMode):
     """Activations that a model calls as functions."""
 
     def __torch_function__(

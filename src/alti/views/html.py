@@ -4,6 +4,7 @@ import base64
 import hashlib
 from collections.abc import Iterator
 from html import escape
+from itertools import chain
 from pathlib import Path
 
 from alti._characters import visible
@@ -23,6 +24,7 @@ from alti.views.said import (
     number_of,
     order_of,
     probability_of,
+    scale_name,
     sections,
     shortened,
     side_of,
@@ -84,11 +86,13 @@ def page(
     words: bool = True,
     title: str | None = None,
     theme: str | None = None,
+    one_scale: bool = False,
 ) -> str:
     """A complete page. Consecutive attributions of the same text are stacked for comparison.
 
     Its content security policy allows its own stylesheet and nothing else. `theme` is light or
-    dark; None follows the reader's settings.
+    dark; None follows the reader's settings. With `one_scale`, a method has the same scale in
+    every text, so that texts can be compared.
     """
     if theme is not None and theme not in THEMES:
         raise UsageError(
@@ -110,19 +114,36 @@ def page(
 </head>
 <body class="alti-page">
 <main>
-{fragment(attributions, words=words)}
+{fragment(attributions, words=words, one_scale=one_scale)}
 </main>
 </body>
 </html>
 """
 
 
-def fragment(attributions: Shown, *, words: bool = True) -> str:
+def fragment(attributions: Shown, *, words: bool = True, one_scale: bool = False) -> str:
     """A section for each text, for a page that includes STYLE. It opens with words or tokens."""
+    shown = sections(attributions)
+    scales = _common(shown) if one_scale else {}
     return "\n".join(
-        _answer(each, words) if isinstance(each, Attributions) else _section(each, words)
-        for each in sections(attributions)
+        _answer(each, words)
+        if isinstance(each, Attributions)
+        else _section(each, words, scales=scales)
+        for each in shown
     )
+
+
+Scales = dict[tuple[str, bool], Scale]  # of a method, by words or by tokens
+
+
+def _common(shown: list[Attributions | list[Attribution]]) -> Scales:
+    """The scale of each method over all texts."""
+    found: dict[tuple[str, bool], list[Scale]] = {}
+    for attribution in chain.from_iterable(each for each in shown if isinstance(each, list)):
+        for words in (True, False) if is_text(attribution.source) else ():
+            scale = scale_of(attribution, passages(attribution, words=words))
+            found.setdefault((method_of(attribution), words), []).append(scale)
+    return {key: Scale.over(scales) for key, scales in found.items()}
 
 
 def _title(shown: Attributions | list[Attribution]) -> str:
@@ -131,7 +152,9 @@ def _title(shown: Attributions | list[Attribution]) -> str:
     return " · ".join(filter(None, parts))
 
 
-def _section(group: list[Attribution], words: bool, below: str = "") -> str:
+def _section(
+    group: list[Attribution], words: bool, below: str = "", scales: Scales | None = None
+) -> str:
     """One text, explained once or several times, and what is to be said below it."""
     first = group[0]
     alone = len(group) == 1
@@ -144,7 +167,9 @@ def _section(group: list[Attribution], words: bool, below: str = "") -> str:
         cut_note(first),
     ]
     rows = "\n".join(
-        _row(each, named=not alone, predicted=not same_prediction, model=not same_model)
+        _row(
+            each, scales or {}, named=not alone, predicted=not same_prediction, model=not same_model
+        )
         for each in group
     )
     switch = _switch(words) if any(is_text(each.source) for each in group) else ""
@@ -213,7 +238,9 @@ def _prediction(attribution: Attribution) -> str:
     return f'<p class="alti-says">{label}{chance}</p>' if label or chance else ""
 
 
-def _row(attribution: Attribution, *, named: bool, predicted: bool, model: bool) -> str:
+def _row(
+    attribution: Attribution, scales: Scales, *, named: bool, predicted: bool, model: bool
+) -> str:
     """One explanation by words and by tokens, with its name, prediction and model if they vary."""
     small = [label_of(attribution), chance_of(attribution)] if predicted else []
     small += [attribution.model] if model else []
@@ -222,7 +249,7 @@ def _row(attribution: Attribution, *, named: bool, predicted: bool, model: bool)
     if named:
         name = f'<h3 class="alti-name">{_escaped(method_of(attribution))}{below}</h3>\n'
     if is_text(attribution.source):
-        views = f"{_view(attribution, words=True)}\n{_view(attribution, words=False)}"
+        views = "\n".join(_view(attribution, scales, words=words) for words in (True, False))
     else:
         views = _groups(attribution)
     return f'<div class="alti-row">\n{name}<div class="alti-view">\n{views}\n</div>\n</div>'
@@ -232,7 +259,8 @@ def _groups(attribution: Attribution) -> str:
     """A row for each group: its name, score, bar and text; the highest first if there are many."""
     scale = Scale.of(attribution.scores.tolist())
     rows = "\n".join(_group(attribution, i, scale) for i in order_of(attribution))
-    left = _rest(notes(attribution, scale))
+    unit = scale_name(attribution)
+    left = _rest(notes(attribution, scale) + ([f"scores: {_escaped(unit)}"] if unit else []))
     below = f'\n<p class="alti-legend">{left}</p>' if left else ""
     return f'<table class="alti-groups">\n<tbody>\n{rows}\n</tbody>\n</table>{below}'
 
@@ -250,14 +278,15 @@ def _group(attribution: Attribution, i: int, scale: Scale) -> str:
     )
 
 
-def _view(attribution: Attribution, *, words: bool) -> str:
+def _view(attribution: Attribution, scales: Scales, *, words: bool) -> str:
     label = side_of(attribution)
     shown = passages(attribution, words=words)
-    scale = scale_of(attribution, shown)
+    scale = scales.get((method_of(attribution), words)) or scale_of(attribution, shown)
     texts = "\n".join(_text(passage, scale, label) for passage in shown)
     left = _rest(notes(attribution, scale, words=words))
     kind = "words" if words else "tokens"
-    return f'<div class="alti-{kind}">\n{texts}\n{_legend(scale, label, left)}\n</div>'
+    legend = _legend(scale, label, left, scale_name(attribution))
+    return f'<div class="alti-{kind}">\n{texts}\n{legend}\n</div>'
 
 
 def _text(passage: list[Piece], scale: Scale, label: str) -> str:
@@ -288,10 +317,18 @@ def _scored(piece: Piece, scale: Scale, label: str, joined: bool) -> str:
     attributes = [f'class="{classes}"'] if classes else []
     if level:
         side = f" {'against' if level < 0 else 'for'} {label}" if scale.signed and label else ""
-        spoken = _escaped(f"{piece.text}, {number}{side}")
+        read = f" read as {piece.unknown}" if piece.unknown else ""
+        spoken = _escaped(f"{piece.text}{read}, {number}{side}")
         attributes.append(f'tabindex="0" role="img" aria-label="{spoken}"')
+    if piece.unknown:
+        tokens = f"{tokens}: the model does not know this and read {piece.unknown}"
     attributes.append(f'data-score="{number}" title="{_escaped(tokens)}"')
-    return f"<span {' '.join(attributes)}>{_escaped(piece.text)}</span>"
+    return f"<span {' '.join(attributes)}>{_escaped(piece.text)}{_unknown(piece)}</span>"
+
+
+def _unknown(piece: Piece) -> str:
+    """As what the model read something that it does not know; not copied with the text."""
+    return f'<small class="alti-unknown">{_escaped(piece.unknown)}</small>' if piece.unknown else ""
 
 
 def _special(piece: Piece, scale: Scale) -> str:
@@ -311,7 +348,8 @@ def _rest(left: list[str]) -> str:
     return "".join(f'<span class="alti-rest">{note.replace("-", "−")}</span>' for note in left)
 
 
-def _legend(scale: Scale, label: str, rest: str) -> str:
+def _legend(scale: Scale, label: str, rest: str, unit: str) -> str:
+    """The ends of the scale, what its numbers are, and what is not on the text."""
     if not scale.largest:
         return f'<p class="alti-legend">every score is 0{rest}</p>'
     high = _number(scale, scale.largest)
@@ -321,7 +359,9 @@ def _legend(scale: Scale, label: str, rest: str) -> str:
         ramp = f'{low} against<span class="alti-ramp alti-both"></span>{side} {high}'
     else:
         ramp = f'0<span class="alti-ramp"></span>{high}'
-    return f'<p class="alti-legend" aria-hidden="true">{ramp}{rest}</p>'
+    unit = unit.removesuffix(f" of {label}") if scale.signed and label else unit  # the ramp has it
+    unit = f'<span class="alti-unit">{_escaped(unit)}</span>' if unit else ""
+    return f'<p class="alti-legend" aria-hidden="true">{ramp}{unit}{rest}</p>'
 
 
 def _number(scale: Scale, score: float) -> str:

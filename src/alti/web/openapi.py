@@ -27,6 +27,7 @@ _SOURCE = {
         "parts": {"type": "array", "items": {"type": "object"}},
         "answer": _MAYBE_INTEGER,
         "cut": _STRINGS,
+        "unknown": _STRINGS,
     },
     "additionalProperties": False,
 }

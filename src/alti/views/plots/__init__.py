@@ -10,8 +10,9 @@ settings are not touched. Plots number layers from 1, as the paper does.
 from alti._errors import LoadError
 
 try:
-    from alti.views.plots.attributions import graph, layers, matrix, predictions, tokens
+    from alti.views.plots.attributions import layers, matrix, predictions, tokens
     from alti.views.plots.benchmarks import agreement, anisotropy, curves, methods
+    from alti.views.plots.graph import graph
     from alti.views.plots.look import ENDINGS
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] != "matplotlib":

@@ -2,10 +2,10 @@
 
 import { fill, show, showGraph, targetShown } from "/cards.js";
 import { grow, showClasses, showControls, showHeld } from "/controls.js";
+import { STEPS } from "/graph.js";
 import { keep } from "/keep.js";
 import { unpacked } from "/mixing.js";
-import { element } from "/paint.js";
-import { address, allow, fit, held, questionOf } from "/state.js";
+import { address, allow, fit, held, link, questionOf } from "/state.js";
 import { catalogue, recall, remember, rememberSoon, state, texts } from "/state.js";
 
 const PAUSE = 300; // milliseconds between the last keystroke and the request
@@ -32,13 +32,26 @@ async function ask(address, question, signal) {
   throw new Error(error ?? `The server responded with ${response.status}.`);
 }
 
-async function viewOf(text, signal) {
+async function viewOf(text, signal, target) {
   if (!text.trim()) return null;
   const chosen = state.methods;
-  const response = await ask("/api/view", questionOf(text), signal);
+  const question = { ...questionOf(text), ...(target === null ? {} : { target }) };
+  const response = await ask("/api/view", question, signal);
   const view = await response.json();
   const rows = view.rows.filter((row) => chosen.includes(row.method));
   return { ...view, rows, maps: unpacked(view.mixing) };
+}
+
+// The views of one or two texts; the second is explained for the class of the first, because
+// scores for different classes cannot be compared.
+async function viewsOf(shown, signal) {
+  const results = [];
+  for (const text of shown) {
+    const target = results[0]?.value?.target ?? null;
+    const [settled] = await Promise.allSettled([viewOf(text, signal, target)]);
+    results.push(settled);
+  }
+  return results;
 }
 
 // Explain the texts in the state, aborting a request that is still running.
@@ -47,13 +60,17 @@ async function refresh() {
   pending?.abort();
   const controller = new AbortController();
   pending = controller;
-  document.body.setAttribute("aria-busy", "true");
   remember();
   showHeld();
+  if (link.missing !== null) {
+    document.body.removeAttribute("aria-busy");
+    fill([]);
+    return;
+  }
+  document.body.setAttribute("aria-busy", "true");
   let message = "";
   try {
-    const requests = texts().map((text) => viewOf(text, controller.signal));
-    const results = await Promise.allSettled(requests);
+    const results = await viewsOf(texts(), controller.signal);
     const views = results.map(({ value }) => value ?? null); // null: this text failed
     if (controller === pending) fill(views);
     message = failures(results);
@@ -107,8 +124,9 @@ function wire() {
   on("add", "click", togglePair);
   on("compare", "click", toggleComparison);
   on("compute", "click", () => {
-    allow();
-    refresh();
+    if (link.missing === null) allow();
+    link.missing = null;
+    redraw();
     at("results").focus(); // the button disappears
   });
   on("theme", "click", switchTheme);
@@ -132,6 +150,7 @@ function wireChoices() {
   on("model", "change", (field) => {
     const fresh = { target: null, against: null, position: null, place: null, layer: null };
     Object.assign(state, { model: field.value, ...fresh });
+    link.missing = null;
     fit();
     redraw();
   });
@@ -159,7 +178,7 @@ function wireViews() {
     });
   }
   on("threshold", "input", (field) => {
-    state.threshold = numberIn(field);
+    state.threshold = STEPS[numberIn(field)];
     rememberSoon();
     showGraph();
   });
@@ -259,9 +278,6 @@ async function start() {
   } catch {
     showError(UNREACHABLE);
     return;
-  }
-  for (const { name } of catalogue.models) {
-    at("model").append(element("option", { value: name, text: name }));
   }
   recall();
   wire();

@@ -12,8 +12,7 @@ const radios = (name) => document.querySelectorAll(`[name=${name}]`);
 // Show the state in the controls; `refresh` sends a new request.
 export function showControls(refresh) {
   showTexts();
-  at("models").hidden = catalogue.models.length < 2;
-  at("model").value = state.model;
+  showModels();
   at("places").hidden = ["sequence", "encoder"].includes(model().kind);
   at("position").value = state.position ?? "";
   for (const name of ["unit", "since"]) {
@@ -38,6 +37,17 @@ function showTexts() {
   at("second").hidden = !compared;
   at("compare").textContent = compared ? "Stop comparing" : "Compare two texts";
   at("compare").setAttribute("aria-pressed", String(compared));
+}
+
+// A model that a link asks for and that is not served is named, not replaced by another.
+function showModels() {
+  const missing = link.missing !== null;
+  const options = catalogue.models.map(({ name }) => element("option", { value: name, text: name }));
+  const absent = { value: "", text: `${link.missing} (not served)`, disabled: true };
+  if (missing) options.unshift(element("option", absent));
+  at("model").replaceChildren(...options);
+  at("model").value = missing ? "" : state.model;
+  at("models").hidden = catalogue.models.length < 2;
 }
 
 export function grow(field) {
@@ -98,8 +108,17 @@ function methodOption(entry, refresh) {
   return element("label", { class: "option" }, box, about);
 }
 
-// The methods from a link that wait for the user's consent.
+// What a link asks for that waits for the user's consent: another model, or expensive methods.
 export function showHeld() {
+  if (link.missing !== null) {
+    at("held").hidden = false;
+    at("held-why").textContent =
+      `The link asks for the model ${link.missing}, which this server does not have. ` +
+      "Another model's explanation would be another one.";
+    at("compute").textContent = `Explain with ${state.model} instead`;
+    at("link-hint").hidden = true;
+    return;
+  }
   const names = [...new Set(held().map((spec) => method(spec).name))];
   const list = new Intl.ListFormat("en").format(names);
   const several = names.length > 1;

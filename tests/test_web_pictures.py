@@ -1,0 +1,194 @@
+"""What the page shows cannot mislead: names, signs, scales, and what leaves it."""
+
+import pytest
+
+import alti
+from alti.views.colours import Scale
+from alti.views.html import class_of
+from alti.views.segments import passages, scale_of
+
+from pages import BROWSED, CHOOSE, READY, TEXT, show, text
+
+pytestmark = BROWSED
+NAME = "minilm-l6-sst2"
+
+
+def test_every_panel_names_its_model_method_class_and_scale(page):
+    assert text(page, ".result .alti-says") == f"negative99.8 %{NAME}"
+    rows = "[...document.querySelectorAll('.alti-row')].map(row => row.textContent)"
+    alti_row, absence_row = page.run(rows)
+    assert alti_row.startswith("alti")
+    assert "shares of 1" in alti_row
+    assert absence_row.startswith("absence")
+    assert "against" in absence_row
+    assert "for negative +0.483logits" in absence_row
+    for card in ("#mixing-by", "#graph-by"):
+        assert f"As alti sees it in {NAME}" in text(page, card)
+    assert "shares of 1" in text(page, "#mixed .alti-legend")
+    assert "1 %10 %50 %of [CLS]" in text(page, "#flow svg:last-child")
+
+
+def test_a_rival_is_named_too(blank):
+    show(blank, model="tiny-bert", text=TEXT, methods="absence", target=2, against=1)
+    label = "neither rather than </option><b>bold</b>"
+    assert text(blank, ".result .alti-says strong") == label
+    assert f"for {label}" in text(blank, ".result .alti-legend")
+
+
+def test_a_link_to_a_model_that_is_not_served_says_so(blank):
+    blank.open(f"{blank.server}/#model=gpt-7&text=A+clever+film")
+    blank.wait("!document.querySelector('#held').hidden")
+    assert "asks for the model gpt-7, which this server does not have" in text(blank, "#held-why")
+    assert blank.run("document.querySelectorAll('.result').length") == 0
+    assert blank.run("document.querySelector('#model').selectedOptions[0].text").startswith("gpt-7")
+    blank.run("document.querySelector('#text').select()")
+    blank.type("A dull film")  # is no wish for another model
+    blank.wait("location.hash.includes('dull')")
+    assert "model=gpt-7" in blank.run("location.hash")
+    assert blank.run("document.querySelectorAll('.result').length") == 0
+    assert text(blank, "#compute") == f"Explain with {NAME} instead"
+    blank.click("#compute")
+    blank.wait(READY)
+    assert NAME in text(blank, ".alti-says")
+    assert "gpt-7" not in blank.run("location.hash")
+
+
+def test_choosing_a_model_answers_a_link_to_a_missing_one(blank):
+    blank.open(f"{blank.server}/#model=gpt-7&text=A+clever+film")
+    blank.wait("!document.querySelector('#held').hidden")
+    blank.run(CHOOSE.format("tiny-bert", "model"))
+    blank.wait(READY)
+    assert text(blank, ".alti-says").endswith("tiny-bert")
+    assert blank.run("document.querySelector('#held').hidden") is True
+
+
+@pytest.mark.parametrize("unit", ["words", "tokens"])
+def test_what_the_model_did_not_know_is_marked(blank, unit):
+    show(blank, text="Loved it \U0001f60d so", unit=unit)
+    face = "[...document.querySelectorAll('.result [data-score]')]"
+    face += ".find(span => span.textContent.includes('\U0001f60d'))"
+    assert blank.run(f"{face}.textContent") == "\U0001f60d[UNK]"
+    assert blank.run(f"{face}.title") == "The model does not know \U0001f60d and read [UNK]"
+    assert blank.run(f"{face}.getAttribute('aria-label')").startswith("\U0001f60d read as [UNK], ")
+    assert (
+        blank.run("document.querySelectorAll('.alti-unknown').length") == 3
+    )  # two rows, one below
+    for named in ("#strip thead", "#flow"):
+        assert "\U0001f60d [UNK]" in text(blank, named)
+
+
+def numbers(page, selector):
+    code = f"[...document.querySelectorAll('{selector} [data-score]')].map(s => s.dataset.score)"
+    return page.run(code)
+
+
+def test_the_row_and_what_is_read_agree(blank):
+    """The last word of a causal model has several pieces: the last of them is read, not all."""
+    show(blank, model="tiny-llama", text="A clever film is unlucky", methods="alti")
+    places = "document.querySelectorAll('#strip .on[data-place]').length"
+    assert blank.run(places) == 1
+    assert numbers(blank, "#mixed") == numbers(blank, ".result [data-method=alti]")
+    by = text(blank, "#mixing-by")
+    assert "the prediction is read from it, from its sub-word" in by
+    clever = "[...document.querySelectorAll('.result span')].find(s => s.textContent === 'clever')"
+    place = blank.run(f"{clever}.dataset.place")
+    blank.click(f".result [data-place='{place}']")  # of several pieces, and not what is read
+    assert blank.run(places) > 1
+    assert "; the mean of its " in text(blank, "#mixing-by")
+
+
+def test_line_breaks_belong_to_no_word(blank):
+    show(blank, model="tiny-llama", text="A clever film\n\nis unlucky", methods="alti")
+    words = blank.run(
+        "[...document.querySelectorAll('.result [data-score]')].map(s => s.textContent)"
+    )
+    assert words == ["A", "clever", "film", "is", "unlucky"]
+    assert "line breaks 0." in text(blank, ".result .alti-legend")
+    assert "↵" in text(blank, "#strip thead")
+
+
+def test_the_layers_share_one_scale_and_have_a_legend(page):
+    cells = """[...document.querySelectorAll('#strip tbody td')].map(td => [
+        Number(td.title.split(': ')[1]), Number(td.className.replace('alti-f', '') || 0)])"""
+    shown = sorted(page.run(cells))
+    levels = [level for _, level in shown]
+    assert levels == sorted(levels)  # a larger share is nowhere paler
+    assert (levels[-1], levels.count(20) < 6) == (20, True)
+    legend = text(page, "#strip .alti-legend")
+    assert legend.startswith(f"0{shown[-1][0]:.3f}")
+    assert "half of the colour at" in legend
+
+
+def test_two_texts_are_compared_for_one_class_on_one_scale(blank):
+    show(blank, text="It is a good film.", other="It is not a good film.")
+    says = blank.run("[...document.querySelectorAll('.alti-says')].map(p => p.textContent)")
+    assert [line.startswith("positive") for line in says] == [True, True]
+    assert "Δp −0.9" in says[1]
+    assert "the class of the first text; the prediction is negative" in says[1]
+    for method in ("alti", "absence"):
+        ends = blank.run(
+            f"[...document.querySelectorAll('[data-method={method}] .alti-legend')]"
+            ".map(p => p.firstChild.textContent + p.childNodes[2].textContent)"
+        )
+        assert ends[0] == ends[1]
+    changed = (
+        "[...document.querySelectorAll('[data-method=alti] .changed')].map(s => s.textContent)"
+    )
+    assert blank.run(changed) == ["not"]
+    spoken = "document.querySelector('.changed').getAttribute('aria-label')"
+    assert blank.run(spoken).startswith("not, not in the other text, ")
+    for box, which in (("flow", "first"), ("flow-other", "second")):
+        assert blank.run(f"document.querySelectorAll('#{box} .edge.strong').length") > 5
+        assert f"in the {which} text" in text(blank, f"#{box}-by")
+    blank.click("#compare")
+    blank.wait(f"{READY} && document.querySelectorAll('.result').length === 1")
+    assert blank.run("document.querySelector('#flow-other').hidden") is True
+
+
+def test_the_graph_of_a_long_text_chooses_its_threshold(blank):
+    long = "Nobody expected the second half to drag quite so badly, did they? " * 25
+    show(blank, text=long.strip())
+    threshold = float(text(blank, "#threshold-number").removesuffix(" %"))
+    assert 0.1 <= threshold < 8
+    crossing = """[...document.querySelectorAll('#flow .edge.strong')]
+        .filter(edge => !/^M(\\S+) .* \\1 \\S+$/.test(edge.getAttribute('d'))).length"""
+    assert blank.run(crossing) >= 5
+    assert "contributions are drawn" in text(blank, "#flow-by")
+
+
+TEXTS = (
+    TEXT,
+    "Loved it \U0001f60d\U0001f468\u200d\U0001f469\u200d\U0001f467, un-liev-ably [MASK] 3,000.5!",
+    "هذا فيلم رائع جدا",
+    "这部电影非常好看。\n\nIt's   naïve\tcafe\u0301",
+)
+SPANS = """[...document.querySelectorAll('[data-method=absence] .alti-text')].map(p =>
+    [...p.childNodes].map(n => n.nodeType === 3 ? [n.data, '', ''] : [
+        n.firstChild.data, [...n.classList].find(c => /^alti-[fa]\\d+$/.test(c)) ?? '',
+        n.dataset.score]))"""
+
+
+@pytest.fixture(scope="module")
+def model():
+    return alti.load(device="cpu")
+
+
+@pytest.mark.parametrize("unit", ["words", "tokens"])
+@pytest.mark.parametrize("text", TEXTS)
+def test_python_and_javascript_show_the_same_pieces_in_the_same_colours(blank, model, text, unit):
+    show(blank, text=text, methods="absence", unit=unit)
+    found = model.explain(text, method="absence")
+    shown = passages(found, words=unit == "words")
+    scale = scale_of(found, shown)
+    expected = [
+        [[piece.text or piece.tokens[0][0], *colour_of(piece, scale)] for piece in passage]
+        for passage in shown
+    ]
+    assert blank.run(SPANS) == expected
+
+
+def colour_of(piece, scale: Scale):
+    if piece.score is None:
+        return "", ""
+    number = scale.number(piece.score).replace("-", "−")
+    return "" if piece.special else class_of(scale.level(piece.score)), number
