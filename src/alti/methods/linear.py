@@ -100,7 +100,7 @@ def views(
     sending: Sending,
 ) -> tuple[Tensor, Tensor, Any]:
     """Two views of each source [B, K, S], its vectors' effect and its messages', and the output."""
-    prove_complete(model, inputs.tensors, inputs.mask, target.position)
+    prove_complete(model, inputs.tensors, inputs.mask, target.read_at)
     asked = inputs.asking(target)
     with viewing(model, asked, value=value, response=response) as view:
         values = _contrast(model, view, target, of)
@@ -170,7 +170,7 @@ def alti_logit(
     of: Of = "logit",
 ) -> Scores:
     """ALTI-logit: signed effects of attention's messages, traced back to the input with ALTI."""
-    prove_complete(model, inputs.tensors, inputs.mask, target.position)
+    prove_complete(model, inputs.tensors, inputs.mask, target.read_at)
     back = _back_through(model, inputs, target, lambda block: contributions(block, kernel=kernel))
     with viewing(model, inputs.asking(target)) as view:
         values = _contrast(model, view, target, of)

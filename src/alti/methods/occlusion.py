@@ -19,7 +19,7 @@ from alti.read.modules import evaluating, network
 AT_ONCE = 64  # shortened texts that go through the model together
 
 
-@method(class_specific=True, signed=True, many_passes=True)
+@method(class_specific=True, signed=True, many_passes=True, shortens={"removal": "delete"})
 def occlusion(
     model: nn.Module,
     inputs: Inputs,

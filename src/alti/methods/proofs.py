@@ -147,7 +147,10 @@ def check_positions(model: nn.Module, inputs: Inputs, target: Target, why: str) 
     output = _with_gradients(model, inputs)
     with torch.inference_mode(False), torch.enable_grad():  # whatever the caller is in
         position = None if target.position is None else target.position[:, :1].clone()
-        logits = target_logits(output, Target(position=position))
+        which = None if target.which is None else target.which[:, :1].clone()
+        logits = target_logits(output, Target(position=position, which=which))
+        if which is not None and target.index is not None:  # its classes are positions
+            logits = logits[..., target.index[0, :1].clone()]
         draw = torch.randn(logits.shape, generator=torch.Generator().manual_seed(0)).to(logits)
         states = getattr(output, "decoder_hidden_states", None) or output.hidden_states
         (slope,) = torch.autograd.grad((logits * draw).sum(), states[-1])

@@ -107,6 +107,7 @@ class Target:
     # [B, K]  None: the mean of all real positions, and K = 1; of an encoder–decoder, the decoder's
     position: Tensor | None = None
     against: Tensor | None = None  # [B, K]  the output to explain it against; None: all others
+    which: Tensor | None = None  # [B, K]  the row of logits, for a head with one for start and end
     real: Tensor | None = None  # [B, K]  False where a text has fewer than K; None: all are real
     kept: Tensor | None = None  # [n]  the only positions whose logits are asked for; None: all
     total: bool = False  # the predictions of a text are explained together, as one
@@ -119,7 +120,7 @@ class Target:
 
     def tensors(self) -> dict[str, Tensor]:
         """Those that are given."""
-        names = ("index", "position", "against", "real")
+        names = ("index", "position", "against", "which", "real")
         given = {name: getattr(self, name) for name in names}
         return {name: tensor for name, tensor in given.items() if tensor is not None}
 
@@ -131,6 +132,11 @@ class Target:
         """The same with other tensors."""
         changed: dict[str, Any] = {name: change(x) for name, x in self.tensors().items()}
         return replace(self, **changed)
+
+    @property
+    def read_at(self) -> Tensor | None:  # [B, K]
+        """The rows of logits that predictions are read from; None: there is one."""
+        return self.position if self.which is None else self.which
 
     def cloned(self) -> "Target":
         """The same outside torch.inference_mode."""

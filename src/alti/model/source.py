@@ -11,7 +11,7 @@ from torch import Tensor
 from alti._errors import UsageError
 from alti.model.words import Span, group, lines, members, sentences, stripped
 
-Unit = Literal["word", "sentence", "line", "message", "document"]
+Unit = Literal["word", "sentence", "line", "message", "document", "entity"]
 By = Unit | Sequence[Span]
 
 
@@ -180,9 +180,8 @@ class Source:
     def _named(self, segment: int, unit: str) -> list[Span]:
         """The messages or documents of one text."""
         if not any(part.unit == unit for part in self.parts):
-            made = "documents=" if unit == "document" else "a list of messages"
             raise UsageError(
-                f"the text has no {unit}s: explain it with {made}, or group it by sentence"
+                f"the text has no {unit}: explain it with {_MADE[unit]}, or group it by sentence"
             )
         return [part.span for part in self.parts if (part.unit, part.segment) == (unit, segment)]
 
@@ -204,6 +203,11 @@ def _inside(group: Group, part: Group) -> bool:
     return group.segment == part.segment and start <= group.span[0] and group.span[1] <= end
 
 
+_MADE = {  # how a text comes to have such parts
+    "document": "documents=",
+    "message": "a list of messages",
+    "entity": "positions='all' and take .entities()",
+}
 _FINDERS: dict[str, Callable[[str], list[Span]]] = {"sentence": sentences, "line": lines}
 
 
