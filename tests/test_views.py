@@ -553,7 +553,8 @@ def test_a_notebook_gets_the_style_too():
 
 def test_a_view_of_words_says_what_it_leaves_out():
     words, tokens = html.fragment(made()).split('<div class="alti-tokens">')
-    assert '<span class="alti-rest">special tokens +9.500</span>' in words
+    assert 'class="alti-rest" title="Tokens like [CLS]' in words
+    assert ">special tokens +9.500</span>" in words
     assert "alti-rest" not in tokens
     assert "outside of the words +9.500" in html.fragment(made().words())
 

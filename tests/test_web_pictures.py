@@ -1,11 +1,15 @@
 """What the page shows cannot mislead: names, signs, scales, and what leaves it."""
 
+import json
+import re
+
 import pytest
 
 import alti
 from alti.views.colours import Scale
 from alti.views.html import class_of
 from alti.views.segments import passages, scale_of
+from alti.web.help import PLAIN
 
 from pages import BROWSED, CHOOSE, READY, TEXT, show, text
 
@@ -192,3 +196,123 @@ def colour_of(piece, scale: Scale):
         return "", ""
     number = scale.number(piece.score).replace("-", "−")
     return "" if piece.special else class_of(scale.level(piece.score)), number
+
+
+def test_methods_are_described_for_newcomers_the_recommended_one_first(page):
+    assert set(alti.METHODS) == set(PLAIN)
+    assert not any(re.search("ℓ|proximity|residual|norm of|Lasso", what) for what in PLAIN.values())
+    page.click("#methods summary")
+    titles = "[...document.querySelectorAll('#methods .title')].map(p => p.textContent)"
+    assert page.run(titles)[0] == "Recommended for this model"
+    assert page.run("document.querySelector('#methods input').value") == "consensus"
+    assert text(page, "#methods .option small") == PLAIN["consensus"]
+    page.key("Escape")
+    page.run(CHOOSE.format("tiny-llama", "model"))
+    page.wait(f"{READY} && document.querySelector('.alti-by').textContent === 'tiny-llama'")
+    assert page.run("document.querySelector('#methods input').value") == "absence"
+
+
+def test_special_tokens_are_explained_one_hover_away(page):
+    title = "document.querySelector({}).title"
+    rest = page.run(title.format("'[data-method=absence] .alti-rest'"))
+    assert rest.startswith("Tokens like [CLS] and [SEP], which the tokenizer adds")
+    chosen = page.run(title.format("'#mixing-title em'"))
+    assert chosen.startswith("[CLS] is a special token")
+    assert chosen.endswith("The model's prediction is read from it.")
+    assert page.run(title.format("'#strip .special button'")).startswith("[CLS] is a special token")
+    page.click("[name=unit][value=tokens]")
+    assert page.run(title.format("'.result .alti-special'")).startswith("[CLS] is a special token")
+
+
+def test_errors_speak_of_fields(blank):
+    show(blank, model="tiny-llama", text="A clever film")
+    blank.run(
+        "(f => { f.value = 99; f.dispatchEvent(new Event('change')) })"
+        "(document.querySelector('#position'))"
+    )
+    blank.wait("!document.querySelector('#error').hidden")
+    assert text(blank, "#error").startswith("Position 99 is outside the text: its ")
+    blank.problems.clear()
+
+
+def test_too_long_says_how_long_and_what_to_do(page):
+    page.run("document.querySelector('#text').select()")
+    page.type("word " * 600)
+    page.wait("!document.querySelector('#error').hidden")
+    assert text(page, "#error") == (
+        "The text has 602 tokens, and the model takes 512: shorten it by about 15 %, or explain "
+        "its parts one by one."
+    )
+    page.problems.clear()
+
+
+def test_hidden_hints_are_not_read_aloud(blank):
+    described = "document.querySelector('#class').getAttribute('aria-describedby')"
+    show(blank, text=TEXT, methods="alti")
+    assert blank.run(described) == "class-hint"
+    show(blank, text=TEXT, methods="alti,absence")
+    assert blank.run(described) is None
+    hidden = """[...document.querySelectorAll('[aria-describedby], [aria-labelledby]')].filter(e =>
+        ['aria-describedby', 'aria-labelledby'].flatMap(a => (e.getAttribute(a) ?? '').split(' '))
+            .some(id => id && document.getElementById(id).hidden)).length"""
+    assert blank.run(hidden) == 0
+
+
+def test_high_contrast_keeps_borders_and_chosen_segments(page):
+    page.send("Emulation.setEmulatedMedia", features=[{"name": "forced-colors", "value": "active"}])
+    looks = """selector => { const look = getComputedStyle(document.querySelector(selector));
+        return [look.backgroundColor, parseFloat(look.borderTopWidth), look.borderTopColor] }"""
+    chosen = page.run(f"({looks})('[name=unit]:checked + span')")
+    other = page.run(f"({looks})('[name=unit]:not(:checked) + span')")
+    assert chosen[0] != other[0]
+    for selector in (".card", ".result", "#link", "textarea", "#strip tbody td"):
+        ground, width, colour = page.run(f"({looks})('{selector}')")
+        assert width >= 1, selector
+        assert colour != ground, selector
+    levels = "getComputedStyle(document.querySelector('.result .alti-f20')).backgroundColor"
+    assert page.run(levels) not in ("rgba(0, 0, 0, 0)", page.run(f"({looks})('.result')[0]"))
+    page.send("Emulation.setEmulatedMedia", features=[])
+
+
+WAITING = "!document.querySelector('#waiting').hidden"
+
+
+def test_waiting_shows_progress_and_can_be_cancelled(blank):
+    show(blank, text="A clever film", methods="alti")
+    blank.run("document.querySelector('#text').select()")
+    blank.run("document.querySelector('#methods').open = true")
+    blank.click("#methods [value=occlusion]")
+    blank.run("document.querySelector('#text').select()")
+    blank.type("word " * 400)
+    blank.wait(f"{WAITING} && document.querySelector('#waiting-bar').value > 0", 60)
+    said = text(blank, "#waiting-why")
+    assert re.fullmatch(r"Computing\. \d+ of \d+ parts are done\.", said)
+    blank.click("#cancel")
+    assert text(blank, "#waiting-why") == "Cancelled: this text is not explained."
+    assert not blank.run("document.body.hasAttribute('aria-busy')")
+    assert blank.run("document.body.classList.contains('stale')")
+    blank.run("document.querySelector('#text').select()")
+    blank.type("A dull film")  # the worker is free
+    dull = "document.querySelector('.result').textContent.includes('dull')"
+    blank.wait(f"{READY} && {dull}", 15)
+    assert not blank.run(WAITING)
+
+
+def test_waiting_names_the_place_in_the_queue(page):
+    state = {"state": "waiting", "position": 3}
+    page.run(
+        "window.fetched = window.fetch, window.fetch = (address, options) => "
+        "address.startsWith('/api/queue') "
+        f"? Promise.resolve(new Response(JSON.stringify({json.dumps(state)}))) "
+        ": new Promise((done, fail) => options.signal.addEventListener('abort', () => "
+        "fail(new DOMException('', 'AbortError')))), 0"
+    )
+    page.run("document.querySelector('#text').select()")
+    page.type("A dull film")
+    page.wait(WAITING)
+    assert text(page, "#waiting-why") == "3 requests are before yours."
+    page.click("#cancel")
+    page.run("window.fetch = window.fetched, 0")
+    page.click("#cancel")  # says: Explain it
+    page.wait(f"{READY} && document.querySelector('.result').textContent.includes('dull')")
+    assert not page.run(WAITING)

@@ -19,6 +19,7 @@ from alti.views.said import (
     cut_note,
     is_text,
     label_of,
+    meaning_of,
     method_of,
     notes,
     number_of,
@@ -345,7 +346,11 @@ def _special(piece: Piece, scale: Scale) -> str:
 
 def _rest(left: list[str]) -> str:
     """What is not on the text."""
-    return "".join(f'<span class="alti-rest">{note.replace("-", "−")}</span>' for note in left)
+    spans = []
+    for note in left:
+        title = f' title="{_escaped(meaning)}"' if (meaning := meaning_of(note)) else ""
+        spans.append(f'<span class="alti-rest"{title}>{note.replace("-", "−")}</span>')
+    return "".join(spans)
 
 
 def _legend(scale: Scale, label: str, rest: str, unit: str) -> str:

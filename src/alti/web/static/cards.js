@@ -3,7 +3,7 @@
 import { changes, commonScale } from "/changes.js";
 import { graph, STEPS, suitable } from "/graph.js";
 import { rowsOf, strip } from "/mixing.js";
-import { element, legend, paragraphs } from "/paint.js";
+import { added, element, legend, paragraphs } from "/paint.js";
 import { method, remember, rememberSoon, state } from "/state.js";
 
 const SHARES = "shares of 1";
@@ -189,7 +189,7 @@ function showMixing(view) {
 function showMixingTitle(view, word) {
   const { places, name } = word;
   const isRead = places.includes(view.position);
-  const title = element("em", { dir: "auto", text: name });
+  const title = element("em", { dir: "auto", text: name, title: meaningOf(view, places[0], name) });
   const which = views.every(Boolean) ? ` in the ${["first", "second"][views.indexOf(view)]} text` : "";
   at("mixing-title").replaceChildren("What ", title, ` is made of${which}`);
   const seen = `As ${view.mixing.method} sees it in ${view.model}`;
@@ -200,6 +200,13 @@ function showMixingTitle(view, word) {
   const text = `Back to ${view.names[view.position]}`;
   const about = { type: "button", class: "plain", text };
   at("mixing-by").append(" ", element("button", { ...about, onclick: () => pickHere(null) }));
+}
+
+// What a special token is doing here, one hover away.
+function meaningOf(view, place, name) {
+  if (!view.special[place]) return null;
+  const read = place === view.position ? " The model's prediction is read from it." : "";
+  return `${added(name)}${read}`;
 }
 
 function centre(box, column) {
