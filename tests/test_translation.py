@@ -2,6 +2,8 @@
 
 import json
 import random
+import shutil
+import subprocess
 
 import pytest
 import torch
@@ -256,3 +258,66 @@ def test_the_benchmark_refuses_what_it_cannot_do(trained, gold, tmp_path):
     gold.write_text('{"source": "ein", "sure": "0-5"}\n')
     with pytest.raises(alti.UsageError, match="has no column 'target'"):
         run(plan, model, tmp_path / "d.jsonl")
+
+
+# Views
+
+
+@pytest.fixture
+def drawn():
+    """Two source words of one target word, and a word that would be code on a page."""
+    source = source_of("ein kleiner <b>", "tiny {x}")
+    scores = torch.tensor([[0.4, 0.3, 0.1, 0.2, 0, 0], [0.0, 0.1, 0.8, 0.0, 0.1, 0]])
+    return align(source, scores, spaced=True)
+
+
+def test_side_by_side_in_a_terminal(drawn):
+    assert drawn.render().splitlines() == [
+        "source → target",
+        "  ein kleiner ── tiny",
+        "  <b> ────────── {x}",
+        "",
+        "       ein kleiner <b>",
+        "  tiny [█]   [▓]    ·",
+        "  {x}              [█]",
+    ]
+
+
+def test_a_matrix_that_does_not_fit():
+    words = " ".join(f"word{number}" for number in range(30))
+    found = align(source_of(words, "a"), torch.ones(1, 32))
+    assert "(the matrix is wider than the terminal: see to_html)" in found.render()
+
+
+def test_a_page_of_an_alignment(drawn):
+    page = drawn.to_html()
+    assert page.count('class="link"') == len(drawn.links) == 3
+    assert page.count('class="linked"') == 3
+    assert page.count('class="cell"') == 6
+    assert "<b>" not in page
+    assert "&lt;b&gt;" in page
+    assert "<script" not in page
+
+
+def test_an_alignment_in_latex(drawn, tmp_path):
+    assert drawn.to_latex().count(r"\draw") == 3
+    written = drawn.to_latex(document=True)
+    assert written.count(r"\bullet") == 3
+    assert r"\{x\}" in written
+    if shutil.which("pdflatex") is None:
+        pytest.skip("no LaTeX here")
+    (tmp_path / "a.tex").write_text(written)
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "a.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout[-500:]
+
+
+def test_plots_of_an_alignment(drawn):
+    lines = drawn.plot()
+    (ax,) = lines.axes
+    assert len(ax.lines) == 3
+    assert [text.get_text() for text in ax.texts] == [*drawn.source, *drawn.target]
+    (ax,) = drawn.plot("matrix").axes
+    assert len(ax.patches) == 3
+    with pytest.raises(alti.UsageError, match="plot 'pie' does not exist: choose from lines"):
+        drawn.plot("pie")

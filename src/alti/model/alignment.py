@@ -3,6 +3,8 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -11,6 +13,10 @@ from alti._errors import UsageError
 from alti.model.source import Source
 from alti.model.words import Span, members
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PLOTS = ("lines", "matrix")
 NEAR = 0.5  # a source word with so much of the best one's score is linked too
 SPACED = re.compile(r"\S+")
 
@@ -30,6 +36,30 @@ class Alignment:
     def __str__(self) -> str:
         """As tools for alignments write it: 0-0 1-2 …"""
         return " ".join(f"{i}-{j}" for i, j in self.links)
+
+    def render(self) -> str:
+        """Source and target side by side, and the matrix target × source, for a terminal."""
+        shown: str = import_module("alti.views.alignments").render(self)
+        return shown
+
+    def to_html(self) -> str:
+        """A web page of its own: links as lines, and the matrix."""
+        page: str = import_module("alti.views.alignments").page(self)
+        return page
+
+    def to_latex(self, *, document: bool = False) -> str:
+        """Lines between the texts (tikz), or a document with these and the matrix."""
+        views = import_module("alti.views.alignments")
+        written: str = (views.document if document else views.picture)(self)
+        return written
+
+    def plot(self, kind: str = "lines") -> "Figure":
+        """A picture: lines between the texts, or the matrix target × source."""
+        if kind not in PLOTS:
+            raise UsageError(f"plot {kind!r} does not exist: choose from {', '.join(PLOTS)}")
+        drawn = getattr(import_module("alti.views.plots"), f"alignment_{kind}")(self)
+        figure: Figure = drawn.get_figure(root=True)
+        return figure
 
 
 def align(source: Source, scores: Tensor, *, near: float = NEAR, spaced: bool = False) -> Alignment:
