@@ -14,6 +14,7 @@ from alti._errors import UsageError
 from alti.methods import METHODS
 from alti.mix.contributions import rollout
 from alti.model import stored
+from alti.model.alignment import NEAR, Alignment, align
 from alti.model.entities import entities_of
 from alti.model.source import By, Source
 
@@ -319,6 +320,17 @@ class Attributions(_Views):
         identity = torch.eye(len(self), dtype=own.dtype)
         passed = torch.linalg.solve_triangular(identity - own, rows[:, :start], upper=False)
         return torch.cat([passed, torch.zeros_like(own)], 1).to(self.scores.dtype)
+
+    def alignment(self, *, near: float = NEAR, spaced: bool = False) -> Alignment:
+        """Which words of the source each word of a target comes from.
+
+        A target word is linked to the source word with the highest score, and to others with at
+        least `near` times that. `spaced`: words are what stands between spaces.
+
+        >>> print(model.explain("Ein Hund läuft.", answer="A dog runs.").alignment())
+        0-0 1-1 2-2 3-3
+        """
+        return align(self.source, self.scores, near=near, spaced=spaced)
 
     def grouped(self, by: By) -> Self:
         """The scores of words, sentences, lines or spans, as in `Attribution.grouped`."""
