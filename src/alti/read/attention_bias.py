@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 from alti._errors import UnsupportedModelError
 from alti.read.affine import Call
 from alti.read.attention_call import AttentionCall, Tile
-from alti.read.by_layer import Tape, attended, detached
+from alti.read.by_layer import Tape
 from alti.read.events import Reader
 from alti.read.modules import call, network
 
@@ -56,8 +56,7 @@ def biased_by_layer(
     """
     inner = network(model)
     reader = _LongReader(inner, sources, bias)
-    tape = Tape(reader)
-    with torch.enable_grad(), reader.listening(), tape.recording():
+    with torch.enable_grad(), reader.listening(), reader.tape.recording() as tape:
         yield call(inner, inputs), tape
 
 
@@ -66,6 +65,7 @@ class _LongReader(Reader):
 
     def __init__(self, model: PreTrainedModel, sources: Tensor, bias: BiasOf) -> None:
         super().__init__(model, by_rows=True)
+        self.tape = Tape(self)
         self.sources = sources
         self.bias = bias
 
@@ -73,15 +73,14 @@ class _LongReader(Reader):
         return iter(())
 
     def attend(self, call: AttentionCall) -> Tensor:
-        given = call.query, call.key, call.value, self.sources
-        call = detached(call)
-        with torch.no_grad():
-            parts = [
-                tile.run(*tile.operands, self._bias(self.sources, rows, tile))[0]
-                for rows, tile in call.tiles()
-            ]
-        output = torch.cat(parts, 1)
-        return attended(call, output, self._back, *given) if torch.is_grad_enabled() else output
+        return self.tape.attend(call, self._mixed, self._back, self.sources)
+
+    def _mixed(self, call: AttentionCall) -> Tensor:
+        parts = [
+            tile.run(*tile.operands, self._bias(self.sources, rows, tile))[0]
+            for rows, tile in call.tiles()
+        ]
+        return torch.cat(parts, 1)
 
     def _bias(self, sources: Tensor, rows: slice, tile: Tile) -> Tensor:
         return self.bias(sources, rows, tile.key.shape[2]).to(tile.query.dtype)

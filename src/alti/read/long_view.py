@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from alti.read.attention_call import AttentionCall, Tile, repeated
-from alti.read.by_layer import Tape, attended, detached
+from alti.read.by_layer import Tape
 from alti.read.linear_view import (
     Effects,
     Messages,
@@ -37,7 +37,7 @@ def viewing(
     inner = network(model)
     require_linear(inner)
     reader = _Reader(inner, value, response, by_rows=True)
-    tape = Tape(reader)
+    tape = reader.tape = Tape(reader)
     with torch.enable_grad(), reader.listening(), tape.recording(), StraightFunctions():
         output = call(inner, inputs)
         yield LongView(output, trained_biases(inner), tape, reader)
@@ -76,16 +76,11 @@ class LongView:
 class _Reader(Straightened):
     """Computes the gradients of attention by rows."""
 
+    tape: Tape
     receive: Callable[[Messages, Tensor, slice], None] | None = None
 
     def attend(self, call: AttentionCall) -> Tensor:
-        if not torch.is_grad_enabled():
-            return call.output()
-        given = call.query, call.key, call.value
-        call = detached(call)
-        with torch.no_grad():
-            output = call.output()
-        return attended(call, output, self._back, *given)
+        return self.tape.attend(call, AttentionCall.output, self._back)
 
     def _back(self, call: AttentionCall, slope: Tensor) -> tuple[Tensor, ...]:
         """Gradients of queries, keys and values, faded; messages are received on the way."""
