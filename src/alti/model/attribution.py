@@ -53,8 +53,8 @@ class _Views:
         return page
 
     def _repr_html_(self) -> str:
-        html = import_module("alti.views.html")
-        return f"<style>{html.STYLE}</style>{html.fragment(self)}"
+        card: str = import_module("alti.views.cards").card(self)
+        return str(card)
 
     def to_latex(self, *, document: bool = False, words: bool = True) -> str:
         """The paper's saliency map: a table to \\input, or a document that compiles on its own."""

@@ -93,11 +93,12 @@ class Desk:
 
     def export(self, question: dict[str, Any]) -> bytes:
         """The explanations as a page, a LaTeX document or a list of to_dict()."""
-        attributions = _explain_all(self._model(question), question, layers=False)
+        maps = question["maps"] and question["format"] == "json"
+        attributions = _explain_all(self._model(question), question, layers=maps)
         if question["other"] is not None:  # for the same class: others could not be compared
             target = attributions[0].target if question["target"] is None else question["target"]
             other = {**question, "text": question["other"], "target": target}
-            attributions += _explain_all(self._model(other), other, layers=False)
+            attributions += _explain_all(self._model(other), other, layers=maps)
         if question["format"] == "json":
             return _json([attribution.to_dict() for attribution in attributions])
         write = html.page if question["format"] == "html" else latex.document

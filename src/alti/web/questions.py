@@ -70,6 +70,7 @@ EXPORT = {
     "other": Field("string", "A text to compare with."),
     "format": Field("string", "html, latex or json.", "html"),
     "words": Field("boolean", "Whether the page opens with words rather than tokens.", True),
+    "maps": Field("boolean", "Whether JSON has the maps of the layers.", False),
 }
 
 

@@ -233,7 +233,7 @@ function wireMenus() {
     const [text = "", other = null] = texts().filter((text) => text.trim());
     return { ...questionOf(text), other, words: state.unit === "words" };
   };
-  keep(at("keep"), { ask, toast, question, node: () => at("results") });
+  keep(at("keep"), { ask, toast, question });
   const open = () => document.querySelectorAll("details.menu[open]");
   addEventListener("click", ({ target }) => {
     if (!target.isConnected) return;

@@ -101,6 +101,11 @@ function notesOn(view) {
   return texts.map((text) => element("span", { text }));
 }
 
+const predictionOf = (view) =>
+  view.label === null
+    ? "the prediction"
+    : `the prediction ${[quoted(view.label), chance(view)].filter(Boolean).join(", ")}`;
+
 const chance = (view) => (view.probability === null ? "" : percent(view.probability));
 
 function percent(share) {
@@ -193,7 +198,7 @@ function showMixingTitle(view, word) {
   const which = views.every(Boolean) ? ` in the ${["first", "second"][views.indexOf(view)]} text` : "";
   at("mixing-title").replaceChildren("What ", title, ` is made of${which}`);
   const seen = `As ${view.mixing.method} sees it in ${view.model}`;
-  const note = isRead ? "; the prediction is read from it" : "";
+  const note = isRead ? `; ${predictionOf(view)} is read from it` : "";
   const part = partOf(view, word);
   at("mixing-by").textContent = `${seen}${note}${part}. Click a word for another.`;
   if (state.place === null || view.position === null || isRead) return;
@@ -226,7 +231,7 @@ function showLayer(view, rows) {
   }
   const options = { picked: placeOf(view), pick: pickHere };
   const { texts, scale } = paragraphs(view, state.unit, rows[layer], options);
-  const text = element("div", { class: `alti-${state.unit}` }, ...texts, legend(scale, { unit: SHARES }));
+  const text = element("div", { class: `alti-${state.unit}` }, ...texts, legend(scale, { unit: `${SHARES}, after layer ${layer + 1}` }));
   at("mixed").replaceChildren(text);
   showGraph();
 }
@@ -260,8 +265,12 @@ function drawGraph(view, box, threshold) {
   box.replaceChildren(...pictures);
   box.scrollLeft = scrolled;
   const target = element("em", { dir: "auto", text: name });
-  const numbers = `${count.toLocaleString("en")} of ${all.toLocaleString("en")} contributions are drawn`;
+  const [drawn, every] = [count, all].map((number) => number.toLocaleString("en"));
+  const least = Number((100 * threshold).toPrecision(3));
+  const numbers = `${drawn} of ${every} contributions are drawn, those above ${least} %`;
   const text = views.every(Boolean) ? ` in the ${["first", "second"][panel]} text` : "";
-  const note = ` at layer ${last + 1}${text}; ${numbers}.`;
+  const isRead = places.includes(view.position);
+  const whose = isRead ? `, from which ${predictionOf(view)} is read,` : "";
+  const note = `${whose} at layer ${last + 1}${text}; ${numbers}.`;
   at(`${box.id}-by`).replaceChildren("Blue leads to ", target, note);
 }
