@@ -240,7 +240,6 @@ class Model(OtherHeads):
             raise UsageError(f"batch_size = {batch_size} is not a number of texts: give 1 or more")
         check_texts(texts)
         answers = answer is not None or generate is not None
-        several = answers or self.head.kind == "span"
         if answers and against is not None:
             raise UsageError("one answer against another goes text by text: use explain")
         request = partial(
@@ -271,7 +270,7 @@ class Model(OtherHeads):
             pairs,
             read,
             lambda tasks: [
-                result if several and not total else single(result)
+                result if (answers or self.head.kind == "span") and not total else single(result)
                 for result in self._explained(tasks, shared)
             ],
             batch_size=batch_size,
