@@ -124,3 +124,8 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return [*__all__, "__version__"]
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """`%load_ext alti`: notebooks show lists of results as a table."""
+    import_module("alti.views.notebooks").show_lists(shell)
