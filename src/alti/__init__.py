@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from alti.mix.kernels import KERNELS
     from alti.model.attribution import Attribution
     from alti.model.attributions import Attributions
+    from alti.model.given import explain
     from alti.model.loading import load
-    from alti.model.model import Model, explain
+    from alti.model.model import Model
     from alti.model.results import Prediction
     from alti.model.source import Group, Source
     from alti.read.block import Block
@@ -60,7 +61,7 @@ _LAZY = {  # these import torch and transformers, which takes seconds: only when
     "parts": "mix.contributions",
     "rollout": "mix.contributions",
     "Model": "model.model",
-    "explain": "model.model",
+    "explain": "model.given",
 }
 
 __all__ = [

@@ -4,12 +4,14 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from alti._errors import LoadError, UsageError
+from alti.model.given import own
 from alti.model.model import Model
 from alti.model.pretrained import (
     architecture_of,
@@ -26,7 +28,8 @@ DEFAULT_NAME = "minilm-l6-sst2"
 
 
 def load(
-    name: str | Path | None = None,
+    name: Any = None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
     *,
     device: str = "auto",
     dtype: torch.dtype | str | None = None,
@@ -36,6 +39,7 @@ def load(
     """Load a model with its tokenizer from the Hugging Face hub or a folder; by default, our own.
 
     The embedded model judges the sentiment of English sentences (`default_model/card.json`).
+    A transformers model with its `tokenizer`, or a pipeline, is taken as it is.
 
     `device` "auto" takes an accelerator where there is one. `dtype` None is float32 on a CPU, the
     checkpoint's own elsewhere. `graphs` records explanations as CUDA graphs: small batches then
@@ -44,6 +48,14 @@ def load(
     Python code that comes with a model runs only with `trust_remote_code`; a model that cannot be
     read without its code is refused.
     """
+    if name is not None and not isinstance(name, str | Path):
+        _require_as_it_is(device=device != "auto", dtype=dtype is not None)
+        return own(name, tokenizer, graphs=graphs)
+    if tokenizer is not None:
+        raise UsageError(
+            f"a tokenizer goes with a model of your own, and {str(name)!r} is loaded with its own: "
+            "leave it out, or give the model itself"
+        )
     place = find(DEFAULT if name is None or _is_default(name) else name)
     where = _device(device)
     kind = _dtype(dtype)
@@ -57,6 +69,14 @@ def load(
             f"{place} could not be loaded ({reason}): its JSON files are not what transformers "
             "writes"
         ) from error
+
+
+def _require_as_it_is(**asked: bool) -> None:
+    """Raise where a model that a user has would have to be changed."""
+    if names := " and ".join(name for name, given in asked.items() if given):
+        raise UsageError(
+            f"{names} would change a model that is loaded already: leave it out, or use model.to"
+        )
 
 
 def _loaded(
