@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import alti
+from alti.cli.texts import _compared
 from alti.families import REFUSED
 
 import tiny
@@ -221,6 +222,13 @@ def test_warnings_are_a_line_of_talk(run, tmp_path):
     assert (
         err == f"alti: {tmp_path} has no weights for the head of BertForMaskedLM: "
         "loaded without a head\n"
+    )
+
+
+def test_check_says_what_was_compared_where_nothing_differs():
+    assert _compared(1.5e-7, "float32") == "worst error 1.5e-07 in float32"
+    assert (
+        _compared(0.0, "float32") == "each equal to the sum of its parts to the last bit in float32"
     )
 
 

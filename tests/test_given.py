@@ -5,7 +5,8 @@ from inspect import signature
 from types import SimpleNamespace
 
 import pytest
-from transformers import pipeline
+from transformers import BertConfig, pipeline
+from transformers.utils import logging
 
 import alti
 
@@ -120,3 +121,19 @@ def test_predictions_of_other_heads():
     value.config.problem_type = "regression"
     with pytest.raises(alti.UsageError, match="predicts values"):
         alti.load(value, tiny.tokenizer()).predict([TEXT])
+
+
+def test_loading_shows_one_bar(tmp_path, capsys):
+    tiny.saved(tmp_path, head="AutoModel")  # read twice: its head has no weights
+    config = BertConfig.from_pretrained(tmp_path)
+    config.architectures = ["BertForSequenceClassification"]
+    config.save_pretrained(tmp_path)
+    capsys.readouterr()
+    logging.enable_progress_bar()
+    try:
+        with pytest.warns(UserWarning, match="loaded without a head"):
+            alti.load(tmp_path)
+        assert logging.is_progress_bar_enabled()
+    finally:
+        logging.disable_progress_bar()  # as tiny has it
+    assert capsys.readouterr().err.count("100%") == 1

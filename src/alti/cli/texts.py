@@ -272,10 +272,17 @@ def check(
         }
         say(json.dumps(report))
         return
-    facts = [f"worst error {max(worst):.1e} in {dtype}" for dtype, worst in errors.items()]
+    facts = [_compared(max(worst), dtype) for dtype, worst in errors.items()]
     if gap is not None:
         facts.append(f"linear view complete to {gap:.1e}")
     say(f"{plain(loaded.name)} ({loaded.family}): {blocks} blocks, {', '.join(facts)}: exact")
+
+
+def _compared(worst: float, dtype: str) -> str:
+    """How far blocks are from the sums of their parts; 0 is no missing comparison, and says so."""
+    if worst > 0:
+        return f"worst error {worst:.1e} in {dtype}"
+    return f"each equal to the sum of its parts to the last bit in {dtype}"
 
 
 def serve(

@@ -170,8 +170,8 @@ def _model(
             stacklevel=3,
         )
     options = {"config": config, "dtype": dtype, "trust_remote_code": trust}
-    for cls in (named or AutoModel, AutoModel):
-        with _quiet():
+    for number, cls in enumerate((named or AutoModel, AutoModel)):
+        with _quiet(bar=number == 0):
             model, report = read(cls.from_pretrained, place, **options, output_loading_info=True)
         headless = model.base_model is model
         missing = [
@@ -199,14 +199,20 @@ def _warn_of_layers_left_out(place: str, model: PreTrainedModel, unexpected: set
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """transformers' report on missing weights becomes ours."""
-    before = transformers.logging.get_verbosity()
-    transformers.logging.set_verbosity_error()
+def _quiet(*, bar: bool) -> Iterator[None]:
+    """transformers' report on missing weights becomes ours, and its bar is shown once."""
+    logs = transformers.logging
+    before = logs.get_verbosity()
+    hidden = not bar and logs.is_progress_bar_enabled()
+    logs.set_verbosity_error()
+    if hidden:
+        logs.disable_progress_bar()
     try:
         yield
     finally:
-        transformers.logging.set_verbosity(before)
+        logs.set_verbosity(before)
+        if hidden:
+            logs.enable_progress_bar()
 
 
 def _tokenizer(place: str, trust: bool) -> PreTrainedTokenizerBase:
