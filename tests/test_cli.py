@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import alti
+from alti.families import REFUSED
 
 import tiny
 
@@ -280,6 +281,9 @@ def test_lists(run):
     assert [row["family"] for row in rows] == sorted(alti.FAMILIES)
     _, out, _ = run("families")
     assert "deberta-v2" in out
+    _, out, _ = run("families", "--refused", "--json")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert {row["family"]: row["why"] for row in rows} == REFUSED
     _, out, _ = run("methods", "--json")
     rows = [json.loads(line) for line in out.splitlines()]
     assert {row["method"] for row in rows} == set(alti.METHODS)

@@ -121,12 +121,14 @@ def uses(word: str) -> set[str]:
 
 def test_hooks_and_heavy_libraries_have_one_place():
     assert uses(r"register_forward") == {
+        "read.by_layer",
         "read.events",
         "experiments.cost",
     }
     assert uses(r"AttentionInterface\.register") == {"read.attention_hook"}
     assert {room_of(name) for name in uses(r"import (typer|rich)|from (typer|rich)")} == {"cli"}
     assert uses(r"(?m)^(import|from) matplotlib") == {
+        "views.plots.alignments",
         "views.plots.attributions",
         "views.plots.benchmarks",
         "views.plots.graph",

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from alti._errors import UsageError
+from alti.methods.ablation_both import without_each
 from alti.methods.logits import Of, explained, target_logits
 from alti.methods.progress import at_once, report
 from alti.methods.registry import method
@@ -18,7 +19,7 @@ from alti.read.modules import evaluating, network
 AT_ONCE = 64  # shortened texts that go through the model together
 
 
-@method(class_specific=True, signed=True, many_passes=True)
+@method(class_specific=True, signed=True, many_passes=True, shortens={"removal": "delete"})
 def occlusion(
     model: nn.Module,
     inputs: Inputs,
@@ -32,6 +33,8 @@ def occlusion(
         raise UsageError(
             "removal = 'mask', but this tokenizer has no mask token: use removal='delete'"
         )
+    if inputs.split is not None:
+        return without_each(model, inputs, target, removal, of)
     inner = network(model)
     with torch.no_grad(), evaluating(model):
         output = inner(**inputs.tensors, return_dict=True)
@@ -77,12 +80,13 @@ def random(model: nn.Module, inputs: Inputs, target: Target, *, seed: int = 0) -
     count = 1 if target.position is None else target.position.shape[1]
     texts, tokens = inputs.mask.shape
     scores = torch.zeros(texts, count, tokens)
-    ids = inputs.tensors["input_ids"].tolist()
+    ids = inputs.ids.tolist()
     for row, (own, mask) in enumerate(zip(ids, inputs.mask.tolist(), strict=True)):
         real = [token for token, inside in zip(own, mask, strict=True) if inside]
         draw = randomness.Random(f"{seed} {real}")
+        columns = torch.tensor(mask).nonzero()[:, 0]
         for k in range(count):
-            scores[row, k, : len(real)] = torch.tensor([draw.random() for _ in real])
+            scores[row, k, columns] = torch.tensor([draw.random() for _ in real])
     return Scores(scores.to(inputs.mask.device))
 
 

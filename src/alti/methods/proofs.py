@@ -19,6 +19,7 @@ from alti.read.modules import evaluating, family_of, network, stacks_of
 from alti.read.walk import check
 
 TOKENS = 16  # of a text that a model's structure is proved on
+ENOUGH = 512  # of one that the linear view is proved on
 
 _proved: WeakKeyDictionary[nn.Module, set[Hashable]] = WeakKeyDictionary()
 
@@ -82,9 +83,14 @@ def prove_output(method: str, output: Any, model: nn.Module, tensors: Mapping[st
 def prove_complete(
     model: nn.Module, tensors: Mapping[str, Tensor], mask: Tensor, position: Tensor | None
 ) -> None:
-    """Prove on the batch's first text that the linear view accounts for a prediction [B, K]."""
+    """Prove on the batch's first text that the linear view accounts for a prediction [B, K].
+
+    Of a long text on its start: what is proved is about the model's norms and activations.
+    """
     first = None if position is None else position[:1, 0]
-    text = first_text(tensors, mask)
+    text = first_text(tensors, mask, ENOUGH)
+    if first is not None:
+        first = first.clamp_max(text["attention_mask"].shape[1] - 1)
     prove_once(model, "complete", lambda: require_complete(missing(model, text, first), model))
 
 
@@ -104,11 +110,14 @@ def first_text(
     tensors: Mapping[str, Tensor], mask: Tensor, tokens: int | None = None
 ) -> dict[str, Tensor]:
     """A batch's first text alone, without padding: all of it, or its first tokens."""
-    real = mask[0].nonzero()[:tokens, 0]
-    return {
-        name: tensor[:1, real] if tensor.shape == mask.shape else tensor[:1]
-        for name, tensor in tensors.items()
-    }
+    first: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        stack = "decoder_" if name.startswith("decoder_") else ""
+        own = tensors.get(f"{stack}attention_mask", mask)
+        own = own if own.shape == tensor.shape else mask
+        real = own[0].nonzero()[:tokens, 0]
+        first[name] = tensor[:1, real] if tensor.shape == own.shape else tensor[:1]
+    return first
 
 
 def check_example(base: nn.Module, tensors: dict[str, Tensor]) -> list[float]:
@@ -138,9 +147,13 @@ def check_positions(model: nn.Module, inputs: Inputs, target: Target, why: str) 
     output = _with_gradients(model, inputs)
     with torch.inference_mode(False), torch.enable_grad():  # whatever the caller is in
         position = None if target.position is None else target.position[:, :1].clone()
-        logits = target_logits(output, Target(position=position))
+        which = None if target.which is None else target.which[:, :1].clone()
+        logits = target_logits(output, Target(position=position, which=which))
+        if which is not None and target.index is not None:  # its classes are positions
+            logits = logits[..., target.index[0, :1].clone()]
         draw = torch.randn(logits.shape, generator=torch.Generator().manual_seed(0)).to(logits)
-        (slope,) = torch.autograd.grad((logits * draw).sum(), output.hidden_states[-1])
+        states = getattr(output, "decoder_hidden_states", None) or output.hidden_states
+        (slope,) = torch.autograd.grad((logits * draw).sum(), states[-1])
     read = slope[0].abs().amax(-1).nonzero().flatten().tolist()
     expected = list(range(slope.shape[1])) if position is None else [int(position[0, 0])]
     if read and read != expected:

@@ -19,11 +19,34 @@ class Inputs:
     pad_id: int = 0
     causal: bool = False  # no token sees what comes behind it
     groups: Tensor | None = None  # [B, T]  the group of each token, -1: none; None: no groups
+    split: int | None = None  # columns of an encoder, the decoder's follow; None: one stack alone
 
     @property
     def mask(self) -> Tensor:
         """True at real tokens: [B, T]."""
-        return self.tensors["attention_mask"].bool()
+        if self.split is None:
+            return self.tensors["attention_mask"].bool()
+        decoder = self.tensors["decoder_attention_mask"].bool()
+        encoder = self.tensors.get("attention_mask")
+        if encoder is None:  # sounds have none
+            encoder = decoder.new_ones(len(decoder), self.split)
+        return torch.cat([encoder.bool(), decoder], 1)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether a prediction sees nothing behind the position that it is read from."""
+        return self.causal or self.split is not None
+
+    @property
+    def ids(self) -> Tensor:
+        """The token ids of the whole text [B, T]; frames of a sound have none and are 0."""
+        if self.split is None:
+            return self.tensors["input_ids"]
+        decoder = self.tensors["decoder_input_ids"]
+        encoder = self.tensors.get("input_ids")
+        if encoder is None:
+            encoder = decoder.new_zeros(len(decoder), self.split)
+        return torch.cat([encoder, decoder], 1)
 
     def cloned(self) -> "Inputs":
         """The same outside torch.inference_mode, whose tensors no gradient can be taken with."""
@@ -58,6 +81,18 @@ class Inputs:
         every = torch.arange(self.source_count, device=sources.device)
         return (sources == every).float()
 
+    def start(self, tokens: int) -> "Inputs":
+        """The same texts, cut off behind some tokens."""
+        tensors = {name: tensor[:, :tokens] for name, tensor in self.tensors.items()}
+        groups = None if self.groups is None else self.groups[:, :tokens]
+        return replace(self, tensors=tensors, special=self.special[:, :tokens], groups=groups)
+
+    def asking(self, target: "Target") -> dict[str, Tensor]:
+        """What the model is given for the logits of a target alone, where these can be chosen."""
+        if target.kept is None:
+            return self.tensors
+        return {**self.tensors, "logits_to_keep": target.kept}
+
     def sources_at(self, level: float) -> Tensor:
         """One number for every source: [B, S]."""
         shape = len(self.special), self.source_count
@@ -69,25 +104,44 @@ class Target:
     """What is explained: K outputs of each text, and the position that each is read from."""
 
     index: Tensor | None = None  # [B, K]  class or vocabulary id; None: the predicted ones
-    position: Tensor | None = None  # [B, K]  None: the mean of all real positions, and K = 1
+    # [B, K]  None: the mean of all real positions, and K = 1; of an encoder–decoder, the decoder's
+    position: Tensor | None = None
     against: Tensor | None = None  # [B, K]  the output to explain it against; None: all others
+    which: Tensor | None = None  # [B, K]  the row of logits, for a head with one for start and end
     real: Tensor | None = None  # [B, K]  False where a text has fewer than K; None: all are real
+    kept: Tensor | None = None  # [n]  the only positions whose logits are asked for; None: all
     total: bool = False  # the predictions of a text are explained together, as one
+
+    @property
+    def count(self) -> int:
+        """How many predictions there are: K."""
+        given = self.index if self.position is None else self.position
+        return 1 if given is None else given.shape[1]
 
     def tensors(self) -> dict[str, Tensor]:
         """Those that are given."""
-        names = ("index", "position", "against", "real")
+        names = ("index", "position", "against", "which", "real")
         given = {name: getattr(self, name) for name in names}
         return {name: tensor for name, tensor in given.items() if tensor is not None}
+
+    def has_kept(self, logits: Tensor) -> bool:
+        """Whether logits [B, n, C] are those of the kept positions alone."""
+        return self.kept is not None and logits.dim() == 3 and logits.shape[1] == len(self.kept)
 
     def changed(self, change: Callable[[Tensor], Tensor]) -> "Target":
         """The same with other tensors."""
         changed: dict[str, Any] = {name: change(x) for name, x in self.tensors().items()}
         return replace(self, **changed)
 
+    @property
+    def read_at(self) -> Tensor | None:  # [B, K]
+        """The rows of logits that predictions are read from; None: there is one."""
+        return self.position if self.which is None else self.which
+
     def cloned(self) -> "Target":
         """The same outside torch.inference_mode."""
-        return self.changed(lambda tensor: tensor.clone())
+        kept = None if self.kept is None else self.kept.clone()
+        return replace(self.changed(lambda tensor: tensor.clone()), kept=kept)
 
     def one_by_one(self, index: Tensor) -> list["Target"]:
         """A target for each backward pass, its outputs chosen: K of [B, 1], or one for `total`."""
@@ -121,7 +175,7 @@ class Target:
         if self.position is None:
             return mask / mask.sum(-1, keepdim=True)
         rows = mask.new_zeros(*self.position.shape, mask.shape[-1])
-        return rows.scatter_(-1, self.position[..., None], 1)
+        return rows.scatter_(-1, self.position[..., None] + (inputs.split or 0), 1)
 
 
 def _column(tensor: Tensor, *, k: int) -> Tensor:

@@ -58,7 +58,7 @@ class Assembly:
         predictions = self._predictions(task, request, logits, extra)
         if request.total:
             extra = [log_prob_of(source, predictions)]
-            predictions = (together(source, predictions),)
+            predictions = (_titled(together(source, predictions), predictions, task.title),)
         extra = [
             {**extra[k], **{name: float(values[row, k]) for name, values in scores.extra.items()}}
             for k in range(count)
@@ -87,7 +87,7 @@ class Assembly:
         encoded = tasks[0].encoded
         method = named(request.method)
         by_groups = request.groups is not None and method.takes_groups
-        length = len(tasks[0].groups) if by_groups else encoded.answer or 0
+        length = len(tasks[0].groups) if by_groups else encoded.prompt or 0
         tokens = scores.tokens[:, :, :length]
         difference = tokens[:1] - tokens[1:]
         if scores.vectors is not None:
@@ -130,6 +130,7 @@ class Assembly:
         asked = chosen(task.index, k)
         rival = chosen(task.against, k)
         index, label, probability = self.head.prediction(self.tokenizer, logits, asked)
+        label = task.labels[k] if task.labels else label
         if asked is not None and task.encoded.answer is None:
             self.head.warn_of_spaces(self.tokenizer, logits, index)
         if rival is not None:
@@ -157,20 +158,48 @@ def target_of(tasks: list[Task], device: torch.device, *, total: bool) -> Target
     real = [[k < task.count for k in range(count)] for task in tasks]
     return Target(
         index=rows(lambda task, k: chosen(task.index, k)),
-        position=rows(lambda task, k: None if task.positions is None else task.positions[k]),
+        position=rows(_place),
         against=rows(lambda task, k: chosen(task.against, k)),
+        which=rows(lambda task, k: chosen(task.which, k)),
         real=None if all(map(all, real)) else torch.tensor(real, device=device),
         total=total,
     )
 
 
-def groups_of(tasks: list[Task], special: Tensor) -> Tensor:
-    """The group of each token of a batch, -1 where it is in none: [B, T], as `special`."""
-    groups = torch.full(special.shape, -1)
+def _place(task: Task, k: int) -> int | None:
+    """The position that a prediction is read from; in an encoder–decoder, the decoder's own."""
+    if task.positions is None:
+        return None
+    return task.positions[k] - (task.encoded.decoder or 0)
+
+
+def groups_of(tasks: list[Task], mask: Tensor) -> Tensor:
+    """The group of each token of a batch, -1 where it is in none: [B, T], as `mask`."""
+    groups = torch.full(mask.shape, -1)
     for row, task in enumerate(tasks):
+        columns = mask[row].nonzero()[:, 0].cpu()
         for number, tokens in enumerate(task.groups):
-            groups[row, list(tokens)] = number
-    return groups.to(special.device)
+            groups[row, columns[list(tokens)]] = number
+    return groups.to(mask.device)
+
+
+def compacted(scores: Scores, mask: Tensor) -> Scores:
+    """Scores whose columns are a text's own tokens, then padding, for `mask` [B, T].
+
+    An encoder–decoder has padding between what its two stacks read.
+    """
+    if bool(mask.all()):
+        return scores
+    order = (~mask).byte().argsort(dim=1, stable=True)  # [B, T]
+    columns = order[:, None]  # of [B, K, T]
+    vectors, layers = scores.vectors, scores.layers
+    if vectors is not None:
+        vectors = vectors.gather(2, columns[..., None].expand_as(vectors))
+    if layers is not None:
+        rows = layers.gather(2, order[None, :, :, None].expand_as(layers))
+        layers = rows.gather(3, columns[None].expand_as(rows))
+    tokens = scores.tokens.gather(2, columns.expand_as(scores.tokens))
+    return replace(scores, tokens=tokens, layers=layers, vectors=vectors)
 
 
 def _columns(task: Task, request: Request, scores: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -184,7 +213,9 @@ def _columns(task: Task, request: Request, scores: Tensor) -> tuple[Tensor, Tens
 
 def _of_prompt(source: Source | None) -> Source | None:
     """The groups of a prompt without its answer."""
-    return None if source is None else replace(source, texts=source.texts[:1], answer=None)
+    if source is None:
+        return None
+    return replace(source, texts=source.texts[:1], answer=None, decoder=None)
 
 
 def chosen(outputs: tuple[int, ...], k: int) -> int | None:
@@ -213,7 +244,16 @@ def source_of(encoded: Encoded) -> Source:
         parts=encoded.parts,
         answer=encoded.answer,
         unknown=_unknown(encoded),
+        decoder=encoded.decoder,
     )
+
+
+def _titled(one: Prediction, all_of: tuple[Prediction, ...], title: str) -> Prediction:
+    """Several predictions as one that has a name: their probabilities are multiplied."""
+    if not title:
+        return one
+    chances = [each.probability for each in all_of if each.probability is not None]
+    return replace(one, label=title, probability=math.prod(chances))
 
 
 def _unknown(encoded: Encoded) -> tuple[str, ...]:
@@ -233,7 +273,11 @@ def _require_finite(method: str, scores: Scores, logits: Tensor | None) -> None:
     """Numbers that are not finite explain nothing."""
     if logits is not None:
         require_finite(logits)
-    if not bool(scores.tokens.isfinite().all()):
+    require_finite_scores(method, [scores.tokens])
+
+
+def require_finite_scores(method: str, scores: list[Tensor]) -> None:
+    if not all(bool(each.isfinite().all()) for each in scores):
         raise AltiError(
             f"{method} gives scores that are not finite (nan or infinite) for this text: load the "
             "model with dtype='float32' (--dtype float32), or use another method"

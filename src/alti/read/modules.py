@@ -6,12 +6,15 @@ from inspect import signature
 from threading import RLock
 from typing import Any
 
+import torch
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from alti._errors import UnsupportedModelError
-from alti.families import FAMILIES, Family, Stack
+from alti.families import FAMILIES, REFUSED, Family, Stack
 from alti.read.process import held_while_forking, settle
+
+DECODED = 7  # tokens that a decoder reads where none are given, behind its first
 
 # training flags, hooks and configs belong to the model, not to the caller: one reader at a time
 reading = held_while_forking(RLock())
@@ -42,6 +45,11 @@ def family_of(model: nn.Module) -> Family:
 
 def family_named(name: str, config: Mapping[str, Any]) -> Family:
     """The entry of FAMILIES for a model type; `config` may hold settings that it refuses."""
+    if name in REFUSED and name not in FAMILIES:
+        raise UnsupportedModelError(
+            f"alti cannot read {name} models: {REFUSED[name]}; `alti families` lists those that it "
+            "reads"
+        )
     if name not in FAMILIES:
         raise UnsupportedModelError(
             f"alti does not know the model family {name!r}: it reads "
@@ -51,8 +59,8 @@ def family_named(name: str, config: Mapping[str, Any]) -> Family:
     for field, why in FAMILIES[name].refuse:
         if config.get(field):
             raise UnsupportedModelError(
-                f"this {name} model has {field} = {config[field]!r}: {why}, which attention blocks "
-                f"alone cannot show; use a {name} model without it"
+                f"this {name} model has {field} = {config[field]!r}: {why}; use a {name} model "
+                "without it"
             )
     return FAMILIES[name]
 
@@ -91,6 +99,36 @@ def call(model: PreTrainedModel, inputs: Mapping[str, Any]) -> Any:
     if "use_cache" in signature(model.forward).parameters and "position_ids" not in inputs:
         options["use_cache"] = False
     return model(**{**options, **inputs})
+
+
+def is_gated(model: PreTrainedModel) -> bool:
+    """Whether the MLP of a model multiplies an activated gate with a second projection."""
+    gated = family_of(model).gated
+    return bool(getattr(model.config, gated, False)) if isinstance(gated, str) else gated
+
+
+def decodes(model: PreTrainedModel) -> bool:
+    """Whether a model has an encoder and a decoder that attends to it."""
+    stacks = stacks_of(model)
+    return len(stacks) > 1 and any(site.cross for stack, _ in stacks for site in stack.sites)
+
+
+def with_decoder_ids(model: PreTrainedModel, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The inputs of an encoder–decoder with something for its decoder to read."""
+    given = any(
+        inputs.get(f"decoder_{name}") is not None for name in ("input_ids", "inputs_embeds")
+    )
+    if given or not decodes(model):
+        return inputs
+    texts = len(next(iter(inputs.values())))
+    first = getattr(model.config, "decoder_start_token_id", None) or 0
+    ids = [first, *(number % model.config.vocab_size for number in range(5, 5 + DECODED))]
+    tokens = torch.tensor([ids] * texts, device=model.device)
+    return {
+        **inputs,
+        "decoder_input_ids": tokens,
+        "decoder_attention_mask": torch.ones_like(tokens),
+    }
 
 
 @contextmanager
