@@ -87,7 +87,8 @@ def absence(
     own, sent, output = views(model, inputs, target, value, response, of=of, sending=sending)
     vectors = torch.stack([own, sent] if rule == "two_views" else [sent], -1)  # [B, K, S, 2 or 1]
     mask = inputs.mask if inputs.groups is None else torch.ones_like(own[:, 0]).bool()
-    return Scores(_combined(vectors, mask, messages=messages), output=output, vectors=vectors)
+    tokens = _combined(vectors, mask, messages=messages)
+    return Scores(tokens, output=output, vectors=vectors, relative=rule == "two_views")
 
 
 def views(
