@@ -131,6 +131,7 @@ def test_hooks_and_heavy_libraries_have_one_place():
         "views.plots.attributions",
         "views.plots.benchmarks",
         "views.plots.look",
+        "views.plots.sounds",
     }
 
 

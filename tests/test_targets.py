@@ -12,7 +12,7 @@ from alti.model.head import Head
 
 import tiny
 
-SEQUENCE = [f for f in tiny.CONFIGS if f not in ("vit", "marian", "m2m_100", "granite")]
+SEQUENCE = [f for f in tiny.CONFIGS if f not in ("vit", "marian", "m2m_100", "granite", "whisper")]
 TEXT = tiny.CORPUS[1]
 
 

@@ -242,6 +242,7 @@ def source_of(encoded: Encoded) -> Source:
         parts=encoded.parts,
         answer=encoded.answer,
         decoder=encoded.decoder,
+        seconds=encoded.seconds,
     )
 
 

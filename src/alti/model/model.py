@@ -15,7 +15,14 @@ from transformers import PreTrainedTokenizerBase
 from alti._errors import AltiError, UnsupportedModelError, UsageError
 from alti.methods import Inputs, Method, Scores, Target, call, named
 from alti.methods.logits import target_logits
-from alti.methods.proofs import check_example, check_positions, image_of, missing, prove_once
+from alti.methods.proofs import (
+    check_example,
+    check_positions,
+    image_of,
+    missing,
+    prove_once,
+    sound_of,
+)
 from alti.model.answers import Generation
 from alti.model.assembly import Assembly, compacted, groups_of, single, source_of, target_of
 from alti.model.attribution import Attribution, Attributions
@@ -139,6 +146,9 @@ class Model:
         text_pair: str | None = None,
         *,
         ids: Any = None,
+        audio: Any = None,
+        rate: int | None = None,
+        features: Any = None,
         documents: Sequence[str] | None = None,
         template: str | None = None,
         method: str = "alti",
@@ -180,6 +190,9 @@ class Model:
             text=text,
             text_pair=text_pair,
             ids=ids,
+            audio=audio,
+            rate=rate,
+            features=features,
             documents=documents,
             template=template,
             answer=answer,
@@ -383,6 +396,8 @@ class Model:
         base = network(self.model).base_model
         if base.main_input_name == "pixel_values":
             return check_example(base, image_of(base))
+        if base.main_input_name == "input_features":
+            return check_example(base, sound_of(base))
         task = self._example()
         if task is not None:
             self._check_positions(task)
@@ -422,10 +437,12 @@ class Model:
 
     def _written_example(self) -> Task:
         """A source and some tokens that an encoder–decoder could write."""
-        source = self.encoder.encode(SENTENCES[0], truncate=True)
         ids = [number % self.encoder.vocabulary for number in range(5, 10)]
-        question = Question(ids=source.ids, answer_ids=ids)
-        return self.read(question, Request())
+        if self.encoder.hears:
+            features = sound_of(network(self.model).base_model)["input_features"]
+            return self.read(Question(features=features, answer_ids=ids), Request())
+        source = self.encoder.encode(SENTENCES[0], truncate=True)
+        return self.read(Question(ids=source.ids, answer_ids=ids), Request())
 
     def _prove_positions(self, task: Task) -> None:
         if self.head.kind != "encoder":

@@ -14,6 +14,7 @@ try:
     from alti.views.plots.attributions import graph, layers, matrix, predictions, tokens
     from alti.views.plots.benchmarks import agreement, anisotropy, curves, methods
     from alti.views.plots.look import ENDINGS
+    from alti.views.plots.sounds import sound
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] != "matplotlib":
         raise
@@ -33,5 +34,6 @@ __all__ = [
     "matrix",
     "methods",
     "predictions",
+    "sound",
     "tokens",
 ]
