@@ -20,7 +20,9 @@ torch.set_num_threads(1)  # the tests run in two processes
 for name in ("FORCE_COLOR", "NO_COLOR", "COLORFGBG"):
     os.environ.pop(name, None)  # what is printed is part of what is tested
 
-collect_ignore = [] if find_spec("uvicorn") else ["test_web.py", "test_web_page.py"]
+collect_ignore = (
+    [] if find_spec("uvicorn") else ["test_web.py", "test_web_page.py", "test_web_pictures.py"]
+)
 
 SHARED = Path(__file__).parents[2] / "shared"
 
@@ -60,7 +62,7 @@ def shared() -> Path:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
-    """The address of a server with the embedded model and a tiny one with hostile labels."""
+    """The address of a server: the embedded model, a tiny one with hostile labels, a causal one."""
     from serving import running
 
     hostile = (
@@ -71,8 +73,40 @@ def server(tmp_path_factory):
     labels = dict(enumerate(hostile))
     folder = tmp_path_factory.mktemp("models") / "tiny-bert"
     tiny.saved(folder, id2label=labels, label2id={label: i for i, label in labels.items()})
-    with running(folder) as address:
+    causal = folder.with_name("tiny-llama")
+    tiny.speaking("llama", "AutoModelForCausalLM", "bpe").save_pretrained(causal)
+    tiny.tokenizer("bpe").save_pretrained(causal)
+    with running(folder, causal) as address:
         yield address
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory):
+    """A browser for all tests of the page."""
+    from browser import Browser
+
+    browser = Browser(tmp_path_factory.mktemp("chromium"))
+    yield browser
+    browser.close()
+
+
+@pytest.fixture
+def blank(chromium, server):
+    """A browser that has opened nothing yet; nothing may go wrong in its console."""
+    chromium.problems.clear()
+    chromium.server = server
+    chromium.size(1280, 900)
+    yield chromium
+    assert chromium.problems == []
+
+
+@pytest.fixture
+def page(blank):
+    """The page as it opens."""
+    from pages import show
+
+    show(blank)
+    return blank
 
 
 @pytest.fixture

@@ -104,7 +104,8 @@ def test_together_is_as_one_by_one(family, first):
             each(model, inputs, target, row, removed, "log_prob")
             for each in (values_without, values_one_by_one)
         )
-        torch.testing.assert_close(found, expected, **EXACT)
+        limits = {"rtol": 1e-6, "atol": 1e-6} if family in tiny.FLOAT32_SCORES else EXACT
+        torch.testing.assert_close(found, expected, **limits)
 
 
 @pytest.mark.parametrize("kind", HEADS)

@@ -524,6 +524,7 @@ def test_terminal_text():
         "  unlucky  0.300  ████████████████████████",
         "  !        0.150  ████████████",
         "  special tokens 0.450",
+        "  scores: shares of 1",
     ])  # fmt: skip
     assert str(attribution(label=" Paris")).startswith("' Paris' (p = 0.750)")
     assert "##lucky  0.250" in attribution().render(words=False)
@@ -555,7 +556,7 @@ def test_terminal_text_of_a_long_text_shows_the_best():
         attribution(**given, special=torch.zeros(100).bool(), segments=(0,) * 100)
     ).splitlines()
     assert lines[1].split()[0] == "word99"
-    assert lines[-1] == "  … and 60 more"
+    assert lines[-2] == "  … and 60 more"
 
 
 def test_a_text_without_words(tmp_path):
@@ -569,7 +570,9 @@ def test_a_text_without_words(tmp_path):
     )
     assert len(found.words()) == 0
     assert found.top(3) == []
-    assert str(found) == "negative (p = 0.750) · alti\n  special tokens 1.000"
+    assert str(found) == "\n".join(
+        ["negative (p = 0.750) · alti", "  special tokens 1.000", "  scores: shares of 1"]
+    )
     found.words().save(tmp_path / "empty")
     assert len(alti.Attribution.load(tmp_path / "empty")) == 0
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import alti
+from alti.families import REFUSED
 
 import tiny
 
@@ -23,7 +24,8 @@ def test_explain(run, folder):
     code, out, err = run("explain", "A clever film", "--model", folder)
     assert (code, err) == (0, "")
     assert "· alti · tiny-bert" in out.splitlines()[0]
-    assert [line.split()[0] for line in out.splitlines()[1:]] == ["A", "clever", "film", "special"]
+    first = [line.split()[0] for line in out.splitlines()[1:]]
+    assert first == ["A", "clever", "film", "special", "scores:"]
 
 
 def test_explain_as_json(run, folder):
@@ -279,6 +281,9 @@ def test_lists(run):
     assert [row["family"] for row in rows] == sorted(alti.FAMILIES)
     _, out, _ = run("families")
     assert "deberta-v2" in out
+    _, out, _ = run("families", "--refused", "--json")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert {row["family"]: row["why"] for row in rows} == REFUSED
     _, out, _ = run("methods", "--json")
     rows = [json.loads(line) for line in out.splitlines()]
     assert {row["method"] for row in rows} == set(alti.METHODS)
@@ -466,8 +471,8 @@ def test_compare(run, folder, tmp_path):
     head, *lines = out.splitlines()[1:]
     assert code == 0
     assert head.split() == ["alti", "linear", "input_x_gradient:aggregate=sum"]
-    assert [line.split()[0] for line in lines] == ["A", "clever", "film", "special"]
-    assert sum(abs(float(line.split()[-3])) for line in lines) == pytest.approx(1, abs=2e-3)
+    assert [line.split()[0] for line in lines] == ["scores", "A", "clever", "film", "special"]
+    assert sum(abs(float(line.split()[-3])) for line in lines[1:]) == pytest.approx(1, abs=2e-3)
     code, out, _ = run("compare", "A clever film", "-m", folder, "--json")
     assert [json.loads(line)["method"] for line in out.splitlines()][:2] == ["alti", "absence"]
     page = tmp_path / "page.html"

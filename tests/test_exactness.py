@@ -60,7 +60,7 @@ def test_a_mask_that_is_read_as_something_else_is_caught(monkeypatch):
     model.set_attn_implementation("sdpa")
     batch = tiny.inputs(model)
     batch["attention_mask"] = four_dimensions(batch["attention_mask"])
-    monkeypatch.setattr("alti.read.attention_hook._meant", lambda mask, *_: (mask, None))
+    monkeypatch.setattr("alti.read.attention_hook.meant", lambda mask, *_: (mask, None))
     with pytest.raises(
         alti.DecompositionError, match=r"gives another output than the untouched one, by \d"
     ):
@@ -87,9 +87,9 @@ def test_explain_compares_with_the_untouched_model_once_for_each_kind_of_mask(me
 
 def test_explain_refuses_a_model_whose_masks_are_read_as_something_else(monkeypatch):
     model = alti.Model(tiny.speaking("bert", CLASSIFIER, dtype=torch.float32), tiny.tokenizer())
-    added = alti.read.attention_hook._added
+    added = alti.read.attention_hook.added
     monkeypatch.setattr(
-        "alti.read.attention_hook._added", lambda shown, dtype: added(torch.ones_like(shown), dtype)
+        "alti.read.attention_hook.added", lambda shown, dtype: added(torch.ones_like(shown), dtype)
     )
     assert model.explain("a long film").scores.sum() > 0  # nothing is masked
     with pytest.raises(

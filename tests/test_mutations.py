@@ -189,11 +189,7 @@ def test_a_transposed_projection_is_caught(family, monkeypatch):
 
 @pytest.mark.parametrize(
     "family",
-    [
-        f
-        for f in tiny.CONFIGS
-        if f not in ("t5", "gemma", "gemma2", "gemma3_text", "olmo2", "phi3", "mistral", "qwen2")
-    ],
+    [f for f in tiny.CONFIGS if f not in tiny.UNBIASED],
 )
 def test_a_forgotten_bias_is_caught(family, monkeypatch):
     def unbiased(*args):
@@ -202,6 +198,19 @@ def test_a_forgotten_bias_is_caught(family, monkeypatch):
 
     monkeypatch.setattr(assembly, "projection", unbiased)
     assert_caught(family)
+
+
+@pytest.mark.parametrize(
+    ("family", "field"), [("deberta", "value_bias"), ("dinov2", "branch_gain")]
+)
+def test_a_forgotten_part_of_an_entry_is_caught(family, field, monkeypatch):
+    mutated(family, monkeypatch, **{field: None})
+    assert_caught(family)
+
+
+def test_attention_that_is_not_watched_is_caught(monkeypatch):
+    mutated("falcon", monkeypatch, own=None)
+    assert_caught("falcon", "must name probs and value, or own")
 
 
 def test_a_wrong_branch_beside_a_huge_residual_is_caught(monkeypatch):

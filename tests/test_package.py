@@ -121,6 +121,7 @@ def uses(word: str) -> set[str]:
 
 def test_hooks_and_heavy_libraries_have_one_place():
     assert uses(r"register_forward") == {
+        "read.by_layer",
         "read.events",
         "experiments.cost",
     }
@@ -130,6 +131,7 @@ def test_hooks_and_heavy_libraries_have_one_place():
         "views.plots.alignments",
         "views.plots.attributions",
         "views.plots.benchmarks",
+        "views.plots.graph",
         "views.plots.look",
         "views.plots.sounds",
     }

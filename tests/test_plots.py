@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 import matplotlib as mpl
 import numpy as np
@@ -452,3 +453,35 @@ def test_colours_fall_evenly_to_the_dark():
     assert lightness[0] == pytest.approx(100)
     assert steps.min() > 0.7 * steps.mean()
     assert steps.max() < 1.3 * steps.mean()
+
+
+def test_the_graph_of_a_long_text_leaves_something_and_names_it():
+    """Evenly mixed maps have shares below every fixed threshold."""
+    count = 200
+    mixed = torch.full((2, count, count), 1 / count)
+    mixed[:, :, 7] += 0.003
+    found = replace(attribution(count, 2), layers=mixed / mixed.sum(-1, keepdim=True))
+    ax = plots.graph(found)
+    grey, blue, _ = ax.collections
+    assert len(grey.get_segments()) > 0
+    assert len(blue.get_segments()) >= 12
+    second = next(text.get_text() for text in ax.texts if "contributions" in text.get_text())
+    assert "contributions, those above 0.00" in second
+    assert "w7" in [label.get_text() for label in ax.get_yticklabels()]
+    widths = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert widths[-1].endswith("% of the prediction")
+    assert plots.graph(attribution()).texts[-1].get_text().endswith("those above 0.05")
+
+
+def test_predictions_have_a_scale_and_a_model():
+    found = attribution(model="tiny")
+    several = alti.Attributions(
+        source=found.source,
+        predictions=(found.prediction,) * 2,
+        scores=torch.stack([found.scores, -found.scores]),
+        method="absence",
+        model="tiny",
+    )
+    ax = plots.predictions(several)
+    assert "absence · tiny" in ax.texts[0].get_text()
+    assert any(child.get_ylabel() == "for each prediction" for child in ax.child_axes)

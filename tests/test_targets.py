@@ -12,7 +12,7 @@ from alti.model.head import Head
 
 import tiny
 
-SEQUENCE = [f for f in tiny.CONFIGS if f not in ("vit", "marian", "m2m_100", "granite", "whisper")]
+SEQUENCE = [f for f in tiny.CONFIGS if tiny.classifies(f)]
 TEXT = tiny.CORPUS[1]
 
 
@@ -33,7 +33,8 @@ def logits_with_noise(model, batch, rows):
     def disturb(module, args, kwargs, output):
         output.last_hidden_state[:, rows] += 1.0
 
-    pooled = model.config.model_type in ("bert", "albert")  # their base model ends with a pooler
+    # their base model ends with a pooler
+    pooled = model.config.model_type in ("bert", "albert", "ernie", "rembert", "megatron-bert")
     final = model.base_model.encoder if pooled else model.base_model
     handle = final.register_forward_hook(disturb, with_kwargs=True)
     try:
@@ -290,10 +291,10 @@ def test_pictures_are_not_taken_yet():
 
 
 def test_other_heads_are_refused():
-    model = model_of("bert", "AutoModelForQuestionAnswering")
+    model = model_of("bert", "AutoModelForNextSentencePrediction")
     with pytest.raises(
         alti.UnsupportedModelError,
-        match=r"does not take the head of BertForQuestionAnswering \(bert\)",
+        match=r"does not take the head of BertForNextSentencePrediction \(bert\)",
     ):
         model.explain(TEXT)
 

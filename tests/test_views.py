@@ -126,6 +126,20 @@ def test_text_can_be_read_on_every_colour(theme):
             assert contrast(few.colours.ink, few.colours.background) >= 4.5
 
 
+@pytest.mark.parametrize("theme", [LIGHT, DARK])
+def test_weak_scores_are_weak_in_256_colours(theme):
+    """No level is much stronger than in true colour, and stronger scores are not weaker."""
+    ground = paint(0, theme).background
+    for sign in (1, -1):
+        before = 1.0
+        for level in range(1, STEPS + 1):
+            few = paint_256(sign * level, theme)
+            strength = contrast(few.colours.background, ground) if few else 1.0
+            assert strength < 1.35 * contrast(paint(sign * level, theme).background, ground)
+            assert strength > before / 1.2
+            before = max(before, strength)
+
+
 def test_contrast_is_that_of_wcag():
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
     assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
@@ -152,6 +166,7 @@ def test_shares_and_levels():
     scores = (0.5, -0.25, 0.0, 0.01, float("nan"), float("inf"), -float("inf"))
     assert [scale.level(score) for score in scores] == [20, -10, 0, 0, 0, 20, -20]
     assert Scale.of([0.0, 0.0]).level(0.0) == 0
+    assert [Scale(8.0, True).level(score) for score in (1.0, -1.0, 0.2, -0.2)] == [3, -3, 1, -1]
     assert Scale.of([]).number(0.0) == "0.000"
     assert Scale.of([0.5, 0.25]).number(0.25) == "0.250"
     assert Scale.of([0.0123, -0.01]).number(0.0051) == "+0.0051"
@@ -376,8 +391,9 @@ def test_compare_stacks_methods():
     lines = STRIP.sub("", terminal.compare(found, style=Style(ALL, DARK, 80))).splitlines()
     assert lines[0] == "good (p = 0.750) · tiny"
     assert lines[2] == "  hand       A clever film, unbelievably dull."
-    assert lines[4] == "  other:p=2  A clever film, unbelievably dull."
-    assert re.fullmatch("  against +for good", lines[-1])
+    assert re.fullmatch(" +0 +5.000", lines[3])  # every method has a scale of its own
+    assert lines[5] == "  other:p=2  A clever film, unbelievably dull."
+    assert re.fullmatch(r" +-1\.000 against +for good \+1\.000", lines[6])
     narrow = STRIP.sub("", terminal.compare(found, style=Style(ALL, DARK, 32))).splitlines()
     assert narrow[2:5] == ["  hand", "  A clever film, unbelievably", "  dull."]
 
@@ -385,16 +401,16 @@ def test_compare_stacks_methods():
 def test_compare_as_a_table():
     found = [made("a b", scores=[1, 3]), made("a b", scores=[1, -1], method="other")]
     assert terminal.compare(found, style=Style(NONE)).splitlines()[1:] == [
-        "                 hand   other",  # shares of 13.5 and of 11.5
-        "a               0.074  +0.087",
-        "b               0.222  -0.087",
-        "special tokens  0.704  +0.826",
+        "                 hand   other",  # the numbers that render prints
+        "a               1.000  +1.000",
+        "b               3.000  -1.000",
+        "special tokens  9.500  +9.500",
     ]
     of_words = [one.words() for one in found]
     assert terminal.compare(of_words, style=Style(NONE)).splitlines()[2].split() == [
         "a",
-        "0.250",
-        "+0.500",
+        "1.000",
+        "+1.000",
     ]
     painted = terminal.compare(found, bars=True, style=Style(ALL, DARK))
     assert STRIP.sub("", painted) == terminal.compare(found, style=Style(NONE))
@@ -535,9 +551,55 @@ def test_a_notebook_gets_the_style_too():
     assert found.to_html() == html.page(found)
 
 
+@pytest.fixture(scope="module")
+def explained():
+    return alti.load(device="cpu").explain("A clever film, unbelievably dull.")
+
+
+def test_a_notebook_card_has_layers_and_words(explained):
+    source = explained._repr_html_()
+    page = Page(source)
+    radios = [given for given in page.having("type") if given["type"] == "radio"]
+    assert len(radios) == len(explained.layers) == 6
+    assert ["checked" in given for given in radios] == [False] * 5 + [True]
+    assert not [tag for tag, _ in page.elements if tag in ("script", "link", "img")]
+    assert "http" not in source
+    cards = source.split('<div class="alti-layer">')[1:]
+    for layer, shown in enumerate(cards):
+        row = explained.relevance(layer)[explained.position]
+        words = replace(explained, scores=row).words()
+        assert shown.count('<p class="alti-text"') == 2  # by words and by tokens
+        numbers = re.findall(r'data-score="([\d.]+)"', shown.partition("alti-tokens")[0])
+        assert [float(number) for number in numbers] == pytest.approx(
+            words.scores.tolist(), abs=6e-4
+        )
+    assert len({re.search(r'alti-ramp"></span>([\d.]+)', shown)[1] for shown in cards}) == 1
+    assert "alti-layer" not in html.page(explained).partition("</style>")[2]
+
+
+def test_a_list_of_results_is_a_table(explained):
+    shown = alti.cards.table([explained, made("<b>good</b> so bad", method="alti", model="tiny")])
+    page = Page(shown._repr_html_())
+    assert [tag for tag, _ in page.elements].count("tr") == 3
+    assert not [tag for tag, _ in page.elements if tag in ("script", "b")]
+    assert "2 results" in shown
+    assert "alti · minilm-l6-sst2" in shown
+    assert "alti · tiny" in shown
+    same = alti.cards.table([explained, explained])
+    assert "2 results · alti · minilm-l6-sst2" in same
+    assert '<span class="alti-f20" dir="auto">dull</span>0.' in same
+
+
+def test_several_predictions_are_a_table_in_a_notebook():
+    model = tiny.speaking("llama", "AutoModelForCausalLM", "bpe")
+    several = alti.explain(model, tiny.tokenizer("bpe"), "A clever film", positions="all")
+    assert several._repr_html_().count("<tr>") == len(several) + 1
+
+
 def test_a_view_of_words_says_what_it_leaves_out():
     words, tokens = html.fragment(made()).split('<div class="alti-tokens">')
-    assert '<span class="alti-rest">special tokens +9.500</span>' in words
+    assert 'class="alti-rest" title="Tokens like [CLS]' in words
+    assert ">special tokens +9.500</span>" in words
     assert "alti-rest" not in tokens
     assert "outside of the words +9.500" in html.fragment(made().words())
 
@@ -561,17 +623,34 @@ def test_bins_are_the_papers():
     assert latex.bin_of(float("nan"), 0, 1) == 0
 
 
+def test_scores_against_have_shades_of_their_own():
+    shades = latex.Shades.of([0.483, -0.176, -0.01, float("nan")])
+    assert (shades.low, shades.high, shades.signed) == (0.0, 0.483, True)
+    assert [shades.shade(score) for score in (0.483, 0.176, 0.01, -0.01, -0.176, -0.483)] == [
+        4, 1, 0, 0, 5, 8,
+    ]  # fmt: skip
+    assert latex.Shades.of([0.2, 0.4]).shade(0.2) == 0  # unsigned: the paper's range
+    for number, colour in enumerate(latex.SHADES):
+        ink = "#ffffff" if r"{white}" in latex._box("x", number) else "#000000"
+        assert contrast(f"#{colour}", ink) >= 4.5
+    found = latex.table(made("good so bad", scores=[0.4, 0.0, -0.2], method="absence"))
+    row = next(line for line in found.splitlines() if "against" in line)
+    assert r"-{}0.400 against" in row
+    assert "for good +0.400 logits" in row
+    assert [int(n) for n in re.findall(r"altiword\{(\d)\}", row)] == [8, 7, 6, 5, 0, 1, 2, 3, 4]
+
+
 def test_a_table_of_methods():
     found = latex.table(
         [made("good so bad", scores=[0.4, 0.1, -0.2]), made("good so bad", method="a_b")]
     )
     assert r"\altiword{4}{white}{good}" in found
     assert r"\altiword{0}{black}{so}" in found
-    assert r"\altiword{0}{black}{bad}" in found
+    assert r"\altiword{6}{black}{bad}" in found
     assert r"\raggedright a\_\allowbreak{}b & " in found
     assert r"\textbf{good} ($p = 0.750$)" in found
-    assert latex.table(pair()).count(r"\tabularnewline") == 3
-    assert r"\altiword{0}{black}{dull}" in latex.table(pair())
+    assert latex.table(pair()).count(r"\tabularnewline") == 4  # head, two texts, the scale
+    assert r"\altiword{8}{white}{dull}" in latex.table(pair())
 
 
 def test_a_table_of_tokens():
@@ -580,7 +659,7 @@ def test_a_table_of_tokens():
         r"{\color{gray}[CLS]} \altiword{4}{white}{good}" in found
     )  # [CLS] has 9, and shades nothing
     tokens = latex.table(pair(), words=False)
-    assert r"\altiword{0}{black}{du}\altiword{0}{black}{ll}" in tokens
+    assert r"\altiword{8}{white}{du}\altiword{7}{black}{ll}" in tokens
     assert tokens.count("[SEP]") == 2
     assert pair().to_latex(words=False) == tokens
 
@@ -665,7 +744,75 @@ def test_a_view_of_words_is_a_view_too():
     )
 
 
+def test_every_view_names_what_it_shows():
+    """The model, the method, the class and its rival, and what the scale is of."""
+    label = "good rather than bad"
+    for method, options, unit in (
+        ("alti", {"p": 2}, "shares of 1"),
+        ("absence", {}, f"logits of {label}"),
+        ("input_x_gradient", {"aggregate": "sum"}, f"probability of {label}"),
+        ("gradient", {}, f"size of the effect on probability of {label}"),
+    ):
+        found = made("good so bad", [0.4, 0.1, 0.2], method=method, options=options, label=label)
+        signed = made("good so bad", [0.4, 0.1, -0.2], method=method, options=options, label=label)
+        named = method if not options else f"{method}:{next(iter(options))}"
+        coloured = STRIP.sub("", render(found))
+        bars = terminal.render(found, style=Style(NONE))
+        page = html.fragment(found)
+        tex = latex.table(found).replace(r"\_\allowbreak{}", "_").replace(r":\allowbreak{}", ":")
+        for view in (coloured, bars, page, tex):
+            assert all(name in view for name in (label, "tiny", named, unit)), (method, view)
+        table = terminal.compare([found, signed], style=Style(NONE))
+        assert unit.split(" of ")[0] in table.splitlines()[2]
+        assert "against" in html.fragment(signed)
+        assert f"for {label}" in html.fragment(signed)
+
+
 def test_nothing_to_show_is_one_sentence():
     for view in (html.page, html.fragment, latex.table, latex.document):
         with pytest.raises(alti.UsageError, match="nothing to show"):
             view([])
+
+
+@pytest.fixture(scope="module")
+def unread():
+    """The embedded model knows neither the emoji nor the sign; it does know [UNK]."""
+    return alti.load(device="cpu").explain("Loved it \U0001f60d so [UNK] 6\U0001f389")
+
+
+def test_what_the_model_did_not_know_is_kept(unread, tmp_path):
+    marks = dict(zip(unread.tokens, unread.source.unknown, strict=True))
+    assert (marks["loved"], marks["[CLS]"]) == ("", "")
+    typed = [
+        unread.text[slice(*unread.offsets[i])] for i, m in enumerate(unread.source.unknown) if m
+    ]
+    assert typed == ["\U0001f60d", "6\U0001f389"]  # not the [UNK] that was typed
+    assert unread.words().source.unknown == ("", "", "[UNK]", "", "", "[UNK]")
+    unread.save(tmp_path / "found.alti")
+    assert alti.Attribution.load(tmp_path / "found.alti").source.unknown == unread.source.unknown
+    assert "unknown" not in made().to_dict()["source"]  # older files keep their sums
+
+
+@pytest.mark.parametrize("words", [True, False])
+def test_every_view_marks_what_the_model_did_not_know(unread, words):
+    face = "\U0001f60d"
+    assert f"{face}[UNK]" in STRIP.sub("", render(unread, words=words))
+    assert f"{face} [UNK]" in terminal.render(unread, words=words, style=Style(NONE))
+    assert f"{face} [UNK]" in terminal.compare([unread], words=words, style=Style(NONE))
+    page = html.fragment(unread, words=words)
+    assert page.count(f'{face}<small class="alti-unknown">[UNK]</small>') == 2
+    assert "the model does not know this and read [UNK]" in page
+    assert re.search(
+        r"1F60D\}\{.\}\}\{\\scriptsize\\color\{gray\}\\,\[UNK\]\}", unread.to_latex(words=words)
+    )
+
+
+def test_texts_can_be_compared_on_one_scale():
+    weak, strong = made("good so bad", [0.1, 0.0, 0.05]), made("great so bad", [0.4, 0.0, -0.1])
+    alone = html.fragment([weak, strong])
+    together = html.fragment([weak, strong], one_scale=True)
+    assert alone.count("alti-f20") == 4  # each by words and by tokens
+    assert together.count("alti-f20") == 2
+    assert together.count("for good +0.400") == 4
+    assert r"\altiword{4}{white}{good}" in latex.table([weak, strong])
+    assert r"\altiword{1}{black}{good}" in latex.table([weak, strong], one_scale=True)

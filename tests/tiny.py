@@ -16,6 +16,7 @@ from tokenizers import (
     trainers,
 )
 from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerFast
+from transformers.models.auto.modeling_auto import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
 
 import alti
 import alti.methods
@@ -50,6 +51,22 @@ _BART = {
     "decoder_start_token_id": 2,
     "forced_eos_token_id": None,
 }
+_T5 = {
+    "vocab_size": VOCAB, "d_model": WIDTH, "d_kv": 5, "d_ff": 32, "num_layers": LAYERS,
+    "num_decoder_layers": 2, "num_heads": HEADS, "pad_token_id": PAD, "eos_token_id": 2,
+    "decoder_start_token_id": PAD,
+}  # fmt: skip
+_VIT = {
+    **{k: v for k, v in _BERT.items() if k != "vocab_size"}, "image_size": 12, "patch_size": 4,
+}  # fmt: skip
+_EXPERTS = {
+    **_LLAMA, "num_experts": 3, "num_local_experts": 3, "num_experts_per_tok": 2,
+    "moe_intermediate_size": 16, "norm_topk_prob": True,
+}  # fmt: skip
+_GPTJ = {
+    "vocab_size": VOCAB, "n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS, "n_positions": 40,
+    "n_inner": 32, "rotary_dim": 4, "pad_token_id": PAD, "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
 _SLIDING = ["sliding_attention", "full_attention", "sliding_attention"]
 
 CONFIGS: dict[str, dict] = {
@@ -76,9 +93,19 @@ CONFIGS: dict[str, dict] = {
         "norm_bias": True, "cls_token_id": 1, "sep_token_id": 2, "bos_token_id": 1,
         "eos_token_id": 2,
     },
-    "vit": {
-        **{k: v for k, v in _BERT.items() if k != "vocab_size"}, "image_size": 12, "patch_size": 4,
+    "deberta": {
+        **_BERT, "relative_attention": True, "pos_att_type": ["p2c", "c2p"],
+        "max_relative_positions": 8, "position_biased_input": False,
     },
+    "ernie": _BERT,
+    "data2vec-text": _BERT,
+    "rembert": {**_BERT, "input_embedding_size": 12, "output_embedding_size": 12},
+    "megatron-bert": _BERT,
+    "roberta-prelayernorm": _BERT,
+    "xlm-roberta-xl": _BERT,
+    "vit": _VIT,
+    "deit": _VIT,
+    "dinov2": _VIT,
     "gpt2": {
         "vocab_size": VOCAB, "n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS,
         "n_positions": 40, "n_inner": 32, "pad_token_id": PAD, "bos_token_id": 1, "eos_token_id": 2,
@@ -101,14 +128,46 @@ CONFIGS: dict[str, dict] = {
     "gemma2": {**_LLAMA, "sliding_window": 5, "layer_types": _SLIDING},
     "gemma3_text": {**_LLAMA, "sliding_window": 5, "layer_types": _SLIDING},
     "olmo2": _LLAMA,
+    "olmo": _LLAMA,
+    "olmo3": {**_LLAMA, "sliding_window": 5, "layer_types": _SLIDING},
+    "smollm3": {**_LLAMA, "no_rope_layers": [1, 0, 1]},
+    "seed_oss": _LLAMA,
+    "helium": {**_LLAMA, "head_dim": WIDTH // HEADS},
+    "ernie4_5": _LLAMA,
+    "glm": _LLAMA,
+    "glm4": _LLAMA,
+    "exaone4": {**_LLAMA, "sliding_window": 5, "layer_types": _SLIDING},
+    "cohere": _LLAMA,
+    "cohere2": {**_LLAMA, "sliding_window": 5, "layer_types": _SLIDING},
+    "stablelm": {**_BERT, "num_key_value_heads": 2, "bos_token_id": 1, "eos_token_id": 2},
+    "starcoder2": {**_LLAMA, "sliding_window": 5},
+    "nemotron": _LLAMA,
+    "arcee": _LLAMA,
+    "phi": {
+        **_BERT, "num_attention_heads": 3, "num_key_value_heads": 1, "bos_token_id": 1,
+        "eos_token_id": 2,
+    },
+    "falcon": {**_BERT, "bos_token_id": 1, "eos_token_id": 2},
+    "gptj": _GPTJ,
+    "gpt_neo": {
+        **_BERT, "num_layers": LAYERS, "num_heads": HEADS, "window_size": 5,
+        "attention_types": [[["global", "local", "global"], 1]], "bos_token_id": 1,
+        "eos_token_id": 2,
+    },
+    "gpt_bigcode": {k: v for k, v in _GPTJ.items() if k != "rotary_dim"},
+    "biogpt": {**_BERT, "bos_token_id": 1, "eos_token_id": 2},
+    "mixtral": _EXPERTS,
+    "qwen2_moe": {**_EXPERTS, "shared_expert_intermediate_size": 16},
+    "qwen3_moe": _EXPERTS,
+    "olmoe": {k: v for k, v in _EXPERTS.items() if k != "head_dim"},
+    "gpt_oss": {**_EXPERTS, "sliding_window": 5, "layer_types": _SLIDING},
     "bart": _BART,
+    "mbart": _BART,
+    "pegasus": _BART,
     "marian": _BART,
     "m2m_100": _BART,
-    "t5": {
-        "vocab_size": VOCAB, "d_model": WIDTH, "d_kv": 5, "d_ff": 32, "num_layers": LAYERS,
-        "num_decoder_layers": 2, "num_heads": HEADS, "pad_token_id": PAD, "eos_token_id": 2,
-        "decoder_start_token_id": PAD,
-    },
+    "t5": _T5,
+    "mt5": _T5,
     "whisper": {
         **{k: v for k, v in _BART.items() if k not in ("max_position_embeddings",)},
         "num_mel_bins": 8, "max_source_positions": 9, "max_target_positions": 40,
@@ -131,15 +190,75 @@ VARIANTS: dict[str, tuple[str, dict]] = {  # the same family, built differently
         {"reorder_and_upcast_attn": True, "scale_attn_by_inverse_layer_idx": True},
     ),
     "llama, one key head": ("llama", {"num_key_value_heads": 1, "attention_bias": False}),
+    "falcon, one key for several heads": (
+        "falcon",
+        {"new_decoder_architecture": True, "num_kv_heads": 2, "bias": True},
+    ),
+    "falcon, in sequence": (
+        "falcon",
+        {"parallel_attn": False, "multi_query": False, "bias": True},
+    ),
+    "stablelm, a parallel MLP": ("stablelm", {"use_parallel_residual": True, "use_qkv_bias": True}),
+    "deberta, content only": ("deberta", {"relative_attention": False, "pos_att_type": []}),
     "t5, gated": ("t5", {"feed_forward_proj": "gated-gelu"}),
 }
 
-ENCODER_DECODERS = ("bart", "marian", "m2m_100", "t5", "whisper")
+ENCODER_DECODERS = ("bart", "marian", "m2m_100", "t5", "mbart", "pegasus", "mt5", "whisper")
+IMAGES = ("vit", "deit", "dinov2")
 DECODERS = (
     "gpt2", "opt", "gpt_neox", "bloom", "llama", "mistral", "qwen2", "qwen3", "phi3", "gemma",
-    "granite", "gemma2",
-    "gemma3_text", "olmo2",
+    "granite", "gemma2", "gemma3_text", "olmo2", "olmo", "olmo3", "smollm3", "seed_oss", "helium",
+    "ernie4_5", "glm", "glm4", "exaone4", "cohere", "cohere2", "stablelm", "starcoder2", "nemotron",
+    "arcee", "phi", "falcon", "gptj", "gpt_neo", "gpt_bigcode", "biogpt", "mixtral", "qwen2_moe",
+    "qwen3_moe", "olmoe", "gpt_oss",
 )  # fmt: skip
+
+UNBIASED = (
+    "mistral",
+    "qwen2",
+    "phi3",
+    "gemma",
+    "gemma2",
+    "gemma3_text",
+    "olmo2",
+    "olmo",
+    "olmo3",
+    "smollm3",
+    "seed_oss",
+    "helium",
+    "ernie4_5",
+    "glm",
+    "glm4",
+    "exaone4",
+    "cohere",
+    "cohere2",
+    "stablelm",
+    "nemotron",
+    "arcee",
+    "falcon",
+    "gptj",
+    "mixtral",
+    "qwen2_moe",
+    "qwen3_moe",
+    "olmoe",
+    "t5",
+    "mt5",
+)  # output projections
+LAYER_NORM_DECODERS = (
+    "gpt2", "opt", "gpt_neox", "bloom", "falcon", "biogpt", "starcoder2", "phi", "stablelm", "gptj",
+    "gpt_neo", "gpt_bigcode", "nemotron",
+)  # fmt: skip
+# norms that compute in float32, whatever the weights are
+FLOAT32_NORMS = (*(name for name in DECODERS if name not in LAYER_NORM_DECODERS), "deberta")
+# the same, or the softmax of their eager attention
+FLOAT32_SCORES = ("gptj", "gpt_neo")  # of their attention
+EXACT_DECODERS = ("gpt2", "falcon", "biogpt")
+ROUNDED = (*(name for name in DECODERS if name not in EXACT_DECODERS), "modernbert", "deberta")
+
+
+def classifies(family: str) -> bool:
+    """Whether transformers has a sequence classifier of a family."""
+    return family in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
 
 
 def build(
@@ -168,6 +287,8 @@ def build(
     model = model.to(dtype).eval()
     if family == "gemma2":  # sdpa of some versions of transformers leaves its soft cap out
         model.set_attn_implementation("eager")
+    if dtype == torch.float64 and "num_experts_per_tok" in CONFIGS[family]:
+        model.set_experts_implementation("eager")  # torch's grouped product knows no float64
     return model
 
 

@@ -10,7 +10,10 @@ from alti._errors import UsageError
 POOLS = ("first", "last", "eos", "mean")  # positions a classifier can read; last: before padding
 
 # the fields of a Site that are module paths
-PATHS = ("out", "norm", "then", "parallel", "branch_norm", "residual", "ffn_norm", "probs", "value")
+PATHS = (
+    "out", "norm", "then", "parallel", "branch_norm", "residual", "ffn_norm", "probs", "value",
+    "own",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,7 @@ class Site:
     parallel: str | None = None  # parallel residual: the MLP whose output is added in the same sum
     branch_norm: str | None = None  # a norm on the branch before the sum (Gemma 2, OLMo 2)
     branch_scale: str | None = None  # config field that multiplies the branch (Granite)
+    branch_gain: str | None = None  # parameter [D] that multiplies the branch (DINOv2)
     residual: str | None = None  # module whose output is the residual, if not the layer's input
     ffn_norm: str | None = None  # post-norm: the second norm, for Globenc and ALTI + LN2
     cross: bool = False  # attends to the encoder
@@ -34,6 +38,8 @@ class Site:
     probs: str | None = None  # the Dropout module that every probability passes through
     value: str | None = None  # the module that computes the values, heads side by side
     value_part: tuple[int, int] = (0, 1)  # which of how many parts of each head's `value` it is
+    value_bias: str | None = None  # a parameter that is added to the values afterwards
+    own: str | None = None  # or the module that takes the softmax and multiplies values with it
 
     def paths(self) -> dict[str, str]:
         """The module paths of this site by field name."""
@@ -57,6 +63,8 @@ class Family:
     pool: str = "first"  # one of POOLS, or "config:FIELD", which holds "cls" or "mean"
     # the MLP multiplies an activated gate with a second projection; or the config field that tells
     gated: bool | str = False
+    routers: tuple[str, ...] = ()  # modules of a layer that weigh experts or gate them as a whole
+    nonlinear: str = ""  # why there is no linear view of it; linear and its kin are refused
     offset_positions: bool = False  # padding_idx + 1 rows of the position table hold no token
     refuse: tuple[tuple[str, str], ...] = ()  # (config field, why it cannot be read where set)
 
@@ -90,6 +98,14 @@ _MPNET_SITE = Site(
 _DEBERTA_SITE = replace(
     _BERT_SITE, probs="attention.self.dropout", value="attention.self.value_proj"
 )
+_DEBERTA_V1_SITE = replace(
+    _DEBERTA_SITE,
+    value="attention.self.in_proj",
+    value_part=(2, 3),
+    value_bias="attention.self.v_bias",
+)
+_REMBERT_SITE = replace(_BERT_SITE, probs="attention.self.dropout", value="attention.self.value")
+_MEGATRON_SITE = replace(_REMBERT_SITE, norm=None, ffn_norm=None, then="ln")
 
 _LLAMA = Family(
     (_pre_norm("layers", "self_attn.o_proj", "post_attention_layernorm"),), pool="last", gated=True
@@ -100,6 +116,13 @@ _GRANITE_SITE = Site(
 _GEMMA2_SITE = Site(
     "self_attn.o_proj", then="pre_feedforward_layernorm", branch_norm="post_attention_layernorm"
 )
+_COHERE = Family(
+    (Stack("layers", (Site("self_attn.o_proj", parallel="mlp"),)),), pool="last", gated=True
+)
+_GLM4_SITE = Site(
+    "self_attn.o_proj", then="post_attention_layernorm", branch_norm="post_self_attn_layernorm"
+)
+_MIXTRAL = replace(_LLAMA, routers=("mlp.gate",))
 _GEMMA2 = Family((Stack("layers", (_GEMMA2_SITE,)),), pool="last", gated=True)
 _OLMO2_SITE = Site("self_attn.o_proj", then="mlp", branch_norm="post_attention_layernorm")
 _OPT = (
@@ -136,6 +159,23 @@ _BLOOM = (
         when="apply_residual_connection_post_layernorm",
     ),
 )
+_FALCON_SITE = Site("self_attention.dense", parallel="mlp", own="self_attention")
+_FALCON_IN_SEQUENCE = replace(_FALCON_SITE, parallel=None, then="post_attention_layernorm")
+_FALCON = (
+    Stack("h", (_FALCON_SITE,), when="parallel_attn"),
+    Stack("h", (_FALCON_IN_SEQUENCE,), when="not parallel_attn"),
+)
+_STABLELM = (
+    Stack("layers", (Site("self_attn.o_proj", parallel="mlp"),), when="use_parallel_residual"),
+    replace(_LLAMA.stacks[0], when="not use_parallel_residual"),
+)
+_GPTJ_SITE = Site("attn.out_proj", parallel="mlp", probs="attn.attn_dropout", value="attn.v_proj")
+_GPT_NEO_SITE = Site(
+    "attn.attention.out_proj",
+    then="ln_2",
+    probs="attn.attention.attn_dropout",
+    value="attn.attention.v_proj",
+)
 
 _BART_CROSS = Site(
     "encoder_attn.out_proj", norm="encoder_attn_layer_norm", ffn_norm="final_layer_norm", cross=True
@@ -168,9 +208,20 @@ _T5 = Family(
     pool="eos",
     gated="is_gated_act",
 )
+_VIT = Family((_pre_norm("layers", "attention.o_proj", "layernorm_after"),))
+_DINOV2_SITE = Site("attention.o_proj", then="norm2", branch_gain="layer_scale1.lambda1")
 
 _ALBERT = "encoder.albert_layer_groups.*.albert_layers"
-_CONVOLUTION = "a convolution beside its attention mixes neighbouring tokens"
+_CONVOLUTION = "a convolution beside its attention mixes tokens, which attention alone cannot show"
+_TALKING = "its heads are mixed after the softmax, which probabilities alone cannot show"
+_TWICE = "transformers adds its position bias twice where probabilities can be read, else once"
+_POOLS = "it merges tokens between its layers, so a layer's rows are not the tokens of its columns"
+_SPARSE = "its attention is computed in pieces, and there is no matrix of probabilities to read"
+_NO_ATTENTION = "it mixes tokens without attention"
+_STATES = (
+    "some of its layers mix tokens with a recurrent state or a convolution, not with attention"
+)
+_PLUS_ONE = "its experts add 1 to what an activated gate is multiplied with, which is no bias"
 
 FAMILIES: dict[str, Family] = {  # the key is model.config.model_type
     # encoders
@@ -193,10 +244,23 @@ FAMILIES: dict[str, Family] = {  # the key is model.config.model_type
     "deberta-v2": Family(
         (Stack("encoder.layer", (_DEBERTA_SITE,)),), refuse=(("conv_kernel_size", _CONVOLUTION),)
     ),
+    "deberta": Family(
+        (Stack("encoder.layer", (_DEBERTA_V1_SITE,)),), refuse=(("talking_head", _TALKING),)
+    ),
+    "ernie": _BERT,
+    "data2vec-text": _ROBERTA,
+    "rembert": Family((Stack("encoder.layer", (_REMBERT_SITE,)),)),
+    "megatron-bert": Family((Stack("encoder.layer", (_MEGATRON_SITE,)),)),
+    "roberta-prelayernorm": replace(
+        _ROBERTA,
+        stacks=(_pre_norm("encoder.layer", "attention.output.dense", "intermediate.LayerNorm"),),
+    ),
+    "xlm-roberta-xl": replace(
+        _ROBERTA, stacks=(_pre_norm("encoder.layer", "attention.output.dense", "LayerNorm"),)
+    ),
     "modernbert": Family(
         (_pre_norm("layers", "attn.Wo", "mlp_norm"),), pool="config:classifier_pooling", gated=True
     ),
-    "vit": Family((_pre_norm("layers", "attention.o_proj", "layernorm_after"),)),
     # decoders
     "gpt2": Family((_pre_norm("h", "attn.c_proj", "ln_2"),), pool="last"),
     "opt": Family(_OPT, pool="last"),
@@ -212,10 +276,69 @@ FAMILIES: dict[str, Family] = {  # the key is model.config.model_type
     "gemma2": _GEMMA2,
     "gemma3_text": _GEMMA2,
     "olmo2": Family((Stack("layers", (_OLMO2_SITE,)),), pool="last", gated=True),
+    "olmo": _LLAMA,
+    "olmo3": Family((Stack("layers", (_OLMO2_SITE,)),), pool="last", gated=True),
+    "smollm3": _LLAMA,
+    "seed_oss": _LLAMA,
+    "helium": _LLAMA,
+    "ernie4_5": _LLAMA,
+    "glm": _LLAMA,
+    "glm4": Family((Stack("layers", (_GLM4_SITE,)),), pool="last", gated=True),
+    "exaone4": Family((Stack("layers", (_OLMO2_SITE,)),), pool="last", gated=True),
+    "cohere": _COHERE,
+    "cohere2": _COHERE,
+    "stablelm": Family(_STABLELM, pool="last", gated=True),
+    "starcoder2": replace(_LLAMA, gated=False),
+    "nemotron": replace(_LLAMA, gated=False),
+    "arcee": replace(_LLAMA, gated=False),
+    "phi": Family((Stack("layers", (Site("self_attn.dense", parallel="mlp"),)),), pool="last"),
+    "falcon": Family(_FALCON, pool="last", refuse=(("alibi", _TWICE),)),
+    "gptj": Family((Stack("h", (_GPTJ_SITE,)),), pool="last"),
+    "gpt_neo": Family((Stack("h", (_GPT_NEO_SITE,)),), pool="last"),
+    "gpt_bigcode": Family((_pre_norm("h", "attn.c_proj", "ln_2"),), pool="last"),
+    "biogpt": Family((_pre_norm("layers", "self_attn.out_proj", "final_layer_norm"),), pool="last"),
+    # decoders with experts
+    "mixtral": _MIXTRAL,
+    "qwen2_moe": replace(_LLAMA, routers=("mlp.gate", "mlp.shared_expert_gate")),
+    "qwen3_moe": _MIXTRAL,
+    "olmoe": _MIXTRAL,
+    "gpt_oss": replace(_LLAMA, routers=("mlp.router",), nonlinear=_PLUS_ONE),
     # encoder–decoders
+    "mbart": replace(_M2M_100, pool="eos"),
+    "pegasus": _M2M_100,
+    "mt5": _T5,
     "bart": _BART,
     "marian": _BART,
     "m2m_100": _M2M_100,
     "t5": _T5,
     "whisper": _M2M_100,
+    # images
+    "vit": _VIT,
+    "deit": _VIT,
+    "dinov2": Family((Stack("encoder.layer", (_DINOV2_SITE,)),)),
+}
+
+REFUSED: dict[str, str] = {  # families that cannot be read, and why
+    "bamba": _STATES,
+    "big_bird": _SPARSE,
+    "bigbird_pegasus": _SPARSE,
+    "convbert": _CONVOLUTION,
+    "cvt": _POOLS,
+    "falcon_h1": _STATES,
+    "fnet": _NO_ATTENTION,
+    "funnel": _POOLS,
+    "jamba": _STATES,
+    "led": _SPARSE,
+    "lfm2": _STATES,
+    "longformer": _SPARSE,
+    "longt5": _SPARSE,
+    "mamba": _NO_ATTENTION,
+    "mamba2": _NO_ATTENTION,
+    "mobilebert": "its attention works on a narrower vector than the one that its layers pass on",
+    "nystromformer": "its attention is a product of three matrices, none of them probabilities",
+    "reformer": _SPARSE,
+    "rwkv": _NO_ATTENTION,
+    "swin": _POOLS,
+    "xlnet": "its projections are bare parameters, and no module computes what alti would compare",
+    "zamba": _STATES,
 }

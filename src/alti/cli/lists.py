@@ -1,14 +1,22 @@
 """Commands that list what there is."""
 
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from alti import FAMILIES, Family
 from alti.cli.console import table
 from alti.cli.shared import Json
+from alti.families import REFUSED
+
+Refused = Annotated[bool, typer.Option("--refused", help="Those that cannot be read, and why.")]
 
 
-def families(as_json: Json = False) -> None:
+def families(refused: Refused = False, as_json: Json = False) -> None:
     """List the model families that can be read."""
+    if refused:
+        table([{"family": name, "why": why} for name, why in sorted(REFUSED.items())], as_json)
+        return
     table([_family_row(name, family) for name, family in sorted(FAMILIES.items())], as_json)
 
 

@@ -26,6 +26,10 @@ Documents = Annotated[
     list[Path] | None,
     typer.Option("--document", help="A text file that the question is about; may be repeated."),
 ]
+Choices = Annotated[
+    list[str] | None,
+    typer.Option("--choice", help="What a multiple-choice model chooses from; repeat it."),
+]
 ChatFile = Annotated[
     Path | None, typer.Option("--chat", help="A JSON file: a list of messages instead of a TEXT.")
 ]
@@ -51,6 +55,7 @@ class Asked:
     seed: int = 0
     documents: list[Path] | None = None
     chat: Path | None = None
+    choices: list[str] | None = None
 
     def __post_init__(self) -> None:
         if self.temperature is not None and self.generate is None:
@@ -74,6 +79,7 @@ class Asked:
                 "text": self.text if self.chat is None else _chat(self.chat),
                 "text_pair": self.pair,
                 "documents": [_document(file) for file in self.documents or []] or None,
+                "choices": self.choices or None,
                 "answer": self.answer,
                 "generate": generate,
             }

@@ -15,6 +15,7 @@ from alti.cli.prompts import (
     Answer,
     Asked,
     ChatFile,
+    Choices,
     Documents,
     Generate,
     Group,
@@ -69,6 +70,7 @@ def explain(
     temperature: Temperature = None,
     seed: Seed = 0,
     documents: Documents = None,
+    choices: Choices = None,
     chat: ChatFile = None,
     total: Total = False,
     group: Group = None,
@@ -95,7 +97,7 @@ def explain(
 
     Of a language model also an answer: which words, sentences or documents made it say this?
     """
-    asked = Asked(text, pair, answer, generate, temperature, seed, documents, chat)
+    asked = Asked(text, pair, answer, generate, temperature, seed, documents, chat, choices)
     _require_one_text(text, file, chat)
     if layers and not as_json:
         raise UsageError(
@@ -138,9 +140,9 @@ def _require_one_text(text: str | None, file: Path | None, chat: Path | None) ->
 
 
 def _require_lines(asked: Asked, plot: Path | None) -> None:
-    if asked.pair is not None or asked.documents or plot is not None:
+    if asked.pair is not None or asked.documents or asked.choices or plot is not None:
         raise UsageError(
-            "--pair, --document and --plot go with one TEXT, not with the lines of a file"
+            "--pair, --document, --choice and --plot go with one TEXT, not with the lines of a file"
         )
 
 

@@ -18,10 +18,15 @@ class Predictor:
     """A model's probabilities for sequences of tokens; counts its forward passes."""
 
     def __init__(self, model: Model, *, tokens: int | None = None, pairs: bool = False) -> None:
+        name = model.name or "this model"
         if model.head.kind == "encoder":
             raise UsageError(
-                f"{model.name or 'this model'} has no head and predicts nothing: "
-                "load a classifier or a language model"
+                f"{name} has no head and predicts nothing: load a classifier or a language model"
+            )
+        if model.head.kind in ("span", "choice"):
+            raise UsageError(
+                f"{name} takes parts of a text for its outputs, which no table of labels has: load "
+                "a classifier or a language model"
             )
         self.model = model
         self.pairs = pairs  # whether every sequence is a pair of texts

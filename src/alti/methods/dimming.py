@@ -4,6 +4,7 @@ import random
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,13 @@ from torch import Tensor, nn
 
 from alti._errors import AltiWarning, UsageError
 from alti.methods.logits import Of, explained, require_finite, target_logits
-from alti.methods.proofs import prove_once
+from alti.methods.proofs import ENOUGH, prove_once
 from alti.methods.registry import method
 from alti.methods.stacks import places_of
 from alti.methods.types import Inputs, Scores, Target
-from alti.read.attention_bias import with_bias
+from alti.read.attention_bias import biased_by_layer, with_bias
 from alti.read.exactness import require_same, untouched
+from alti.read.long import is_long
 from alti.read.modules import network
 
 BRIGHTER = 10  # times that some sources count in a draw, and at most once
@@ -42,7 +44,7 @@ def dimming(
     Legendre's), or over `draws` in which half of the sources count ten times as much.
     """
     _warn_of_blindness(inputs, target)
-    output = untouched(model, inputs.tensors)
+    output = untouched(model, inputs.asking(target))
     levels = list(_levels(inputs, strength, points, draws, seed))
     return Scores(brought_back(model, inputs, target, output, levels, of), output=output)
 
@@ -130,16 +132,16 @@ def dimmed(model: nn.Module, inputs: Inputs, levels: Tensor) -> Any:
 
 def _bias(sources: Tensor, logs: Tensor) -> Tensor:
     """What is added to the scores of every query outside a source to its keys: [B, 1, T, T]."""
-    inside = sources >= 0
-    keys = logs.gather(1, sources.clamp_min(0))[:, None]  # [B, 1, T]
-    apart = inside[:, None] & (sources[:, :, None] != sources[:, None])  # [B, T, T]
-    return torch.where(apart, keys, 0)[:, None]
+    every = sources.shape[1]
+    return _bias_of_rows(sources, logs, slice(0, every), every)
 
 
 def slopes(
     model: nn.Module, inputs: Inputs, target: Target, levels: Tensor, of: Of
 ) -> tuple[Tensor, Tensor]:
     """What is explained [B, K], and its derivative by the level of each source [B, K, S]."""
+    if is_long(model, inputs.tensors):
+        return _slopes_by_layer(model, inputs, target, levels, of)
     dtype = torch.promote_types(network(model).dtype, torch.float32)
     levels = levels.detach().to(dtype).requires_grad_()
     with torch.enable_grad():
@@ -153,8 +155,33 @@ def slopes(
     return values.detach(), torch.stack(columns, 1)
 
 
+def _slopes_by_layer(
+    model: nn.Module, inputs: Inputs, target: Target, levels: Tensor, of: Of
+) -> tuple[Tensor, Tensor]:
+    """The same for long texts."""
+    dtype = torch.promote_types(network(model).dtype, torch.float32)
+    logs = levels.detach().to(dtype).log().requires_grad_()
+    bias = partial(_bias_of_rows, inputs.sources)
+    with biased_by_layer(model, inputs.asking(target), logs, bias) as (output, tape):
+        values = target.joined(explained(output, target, network(model).config, of))  # [B, K]
+        slopes = tape.back(tape.ends(values, [logs]), [logs], lambda layer, k: None)
+    columns = [torch.zeros_like(logs) if own is None else own for _, own in slopes]
+    return values.detach(), torch.stack(columns, 1) / levels.to(dtype)[:, None]
+
+
+def _bias_of_rows(sources: Tensor, logs: Tensor, rows: slice, seen: int) -> Tensor:
+    """`_bias` of some rows to the first keys: [B, 1, n, S']."""
+    seen_sources = sources[:, :seen]
+    keys = logs.gather(1, seen_sources.clamp_min(0))[:, None]  # [B, 1, S']
+    apart = (seen_sources >= 0)[:, None] & (sources[:, rows, None] != seen_sources[:, None])
+    return torch.where(apart, keys, 0)[:, None]
+
+
 def _prove_undimmed(model: nn.Module, inputs: Inputs, output: Any) -> None:
     """Prove that a model whose sources all count once is the model itself."""
+    if is_long(model, inputs.tensors):
+        inputs = inputs.start(ENOUGH)
+        output = untouched(model, inputs.tensors)
     with torch.no_grad():
         same = dimmed(model, inputs, inputs.sources_at(1.0))
     require_same(same, output, model, inputs.tensors)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from alti._errors import LoadError, UsageError
 from alti.methods.logits import Of, explained, kind_of, probabilities, target_logits
+from alti.methods.progress import at_once, report
 from alti.methods.registry import method
 from alti.methods.stacks import parts_of
 from alti.methods.types import Inputs, Scores, Target
@@ -117,6 +118,7 @@ class _Path:
         self.of = of
         self.steps = steps
         self.larger = MAGNIFIED if vectors.dtype.itemsize < 4 else 1.0
+        self.done = 0  # texts on the way
 
     def integrated(self, target: Target) -> tuple[Tensor, Tensor]:
         """Scores [B, T, D] of a target, and by how much they miss its change [B]."""
@@ -127,6 +129,7 @@ class _Path:
                 "integrated_gradients needs captum, which is not installed: pip install captum"
             ) from error
         single = network(self.model).config.pad_token_id is None  # some classifiers take one text
+        together = 1 if single else at_once(self.inputs.mask, AT_ONCE)
         given = target.tensors()
         nothing: dict[str, Any] = dict.fromkeys(given)
         self.target = replace(target, **nothing)
@@ -137,7 +140,7 @@ class _Path:
                 self.start,
                 additional_forward_args=(*given.values(), *self.inputs.tensors.values()),
                 n_steps=self.steps,
-                internal_batch_size=max(1 if single else AT_ONCE, len(self.vectors)),
+                internal_batch_size=max(together, len(self.vectors)),
                 return_convergence_delta=True,
             )
         return scores.detach() / self.larger, gap.detach() / self.larger
@@ -150,6 +153,9 @@ class _Path:
         with evaluating(self.model), entering(self.model, self.at, lambda _: next(parts)):
             output = network(self.model)(**named, return_dict=True)
         target = replace(self.target, **chosen)
+        total = self.steps * len(self.vectors)
+        self.done = min(self.done + len(given), total)
+        report(self.done, total)
         return (
             self.larger
             * target.joined(explained(output, target, network(self.model).config, self.of))[:, 0]
@@ -170,7 +176,7 @@ def _slopes(
         return leaves[-1]
 
     with torch.enable_grad(), evaluating(model), entering(model, at, leaf):
-        output = network(model)(**inputs.tensors, return_dict=True)
+        output = network(model)(**inputs.asking(target), return_dict=True)
         values = explained(output, target, network(model).config, of)  # [B, K]
         larger = torch.ones_like(values)
         if of == "probability":

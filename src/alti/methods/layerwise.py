@@ -1,6 +1,7 @@
 """What the methods share that draw one map per layer and multiply them through the layers."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -10,7 +11,9 @@ from alti._errors import UnsupportedModelError
 from alti.methods.stacks import places_of
 from alti.methods.types import Inputs, Scores, Target
 from alti.mix.joint import joint
+from alti.read.attention_call import spans
 from alti.read.block import Block
+from alti.read.long import is_long
 from alti.read.walk import Through, walk
 
 Draw = Callable[[Block], Tensor]
@@ -31,6 +34,9 @@ def layerwise(
 
     With `last_only`, rows of the last map alone.
     """
+    if is_long(model, inputs.tensors):
+        drawing = Drawing(draw, rescale=rescale, last_only=last_only)
+        return _by_rows(model, inputs, target, drawing, layers=layers, through=through)
     # of the last block only the rows that are read are drawn
     lean = not layers and target.position is not None and inputs.split is None
     maps, last, output = maps_of(model, inputs, draw, through=through, hold_last=lean)
@@ -43,6 +49,74 @@ def layerwise(
     return Scores(tokens, torch.stack(maps) if layers else None, output)
 
 
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """How a map is drawn of a block, and what its rows are multiplied with."""
+
+    draw: Draw
+    rescale: bool = False
+    last_only: bool = False
+
+    def through(self, rows: Tensor, block: Block) -> Tensor:
+        """rows · C of a block, [B, K, T] -> [B, K, T]; C is drawn some rows at a time."""
+        below = torch.zeros_like(rows)
+        for span in spans_of(block):
+            part = rows[..., span]
+            if bool(part.any()):
+                drawn = self.draw(block.span(span)).to(rows)  # [B, n, S']
+                below[..., : drawn.shape[-1]] += part @ drawn
+        return scaled(below) if self.rescale else below
+
+    def whole(self, block: Block) -> Tensor:
+        """C itself: [B, T, T]."""
+        batch, targets, _ = block.output.shape
+        every = block.output.new_zeros(batch, targets, targets)
+        for span in spans_of(block):
+            drawn = self.draw(block.span(span))
+            every[:, span, : drawn.shape[-1]] = drawn
+        return every
+
+
+def spans_of(block: Block) -> list[slice]:
+    """All rows of a block, some at a time."""
+    batch, heads, targets, _ = block.attn.shape
+    return spans(batch, heads, targets, block.value.shape[2], block.attn.device)
+
+
+def _by_rows(
+    model: nn.Module,
+    inputs: Inputs,
+    target: Target,
+    drawing: Drawing,
+    *,
+    layers: bool,
+    through: Through,
+) -> Scores:
+    """The same for long texts: from the last layer to the first, no map is held as a whole."""
+    blocks: list[Block] = []
+    output = walk(model, inputs.asking(target), blocks.append, through=through, by_rows=True)
+    maps = []
+    rows: Tensor | None = None
+    while blocks:
+        block = blocks.pop()
+        if layers:
+            maps.append(drawing.whole(block))
+        if rows is None:
+            rows = _last(block, inputs, target, drawing)
+        elif not drawing.last_only:
+            rows = drawing.through(rows, block)
+    assert rows is not None
+    return Scores(rows, torch.stack(maps[::-1]) if layers else None, output)
+
+
+def _last(block: Block, inputs: Inputs, target: Target, drawing: Drawing) -> Tensor:
+    """Rows of the last map [B, K, T], those that predictions are read from."""
+    if target.position is not None:
+        return drawing.draw(block.rows(target.position))
+    rows = target.rows(inputs).to(block.output.dtype)
+    return replace(drawing, rescale=False).through(rows, block)
+
+
 def _multiplied(rows: Tensor, maps: Sequence[Tensor], *, rescale: bool = False) -> Tensor:
     """Rows [B, K, T] of a rollout without the others: rows · C^L · … · C^1.
 
@@ -51,8 +125,13 @@ def _multiplied(rows: Tensor, maps: Sequence[Tensor], *, rescale: bool = False) 
     for contribution in reversed(maps):
         rows = rows @ contribution
         if rescale:
-            rows = rows / rows.amax(-1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)
+            rows = scaled(rows)
     return rows
+
+
+def scaled(rows: Tensor) -> Tensor:
+    """Rows divided by their maximum."""
+    return rows / rows.amax(-1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)
 
 
 def maps_of(

@@ -1,12 +1,12 @@
 """Signed, class-specific attributions from the linear view of a model."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from alti.methods.layerwise import maps_of
+from alti.methods.layerwise import Draw, Drawing, maps_of
 from alti.methods.logits import contrast, require_finite, target_logits
 from alti.methods.proofs import prove_complete
 from alti.methods.registry import method
@@ -14,8 +14,12 @@ from alti.methods.stacks import places_of
 from alti.methods.types import Inputs, Scores, Target
 from alti.mix.contributions import contributions
 from alti.mix.joint import Place
-from alti.read.linear_view import Messages, View, gap, linear_view, require_complete
+from alti.read.block import Block
+from alti.read.linear_view import Messages, View, gap, require_complete
+from alti.read.long import is_long
+from alti.read.long_view import LongView, viewing
 from alti.read.modules import network
+from alti.read.walk import walk
 
 Of = Literal["logit", "log_prob"]  # the number that is explained
 Sending = Literal["replaced", "first_order", "effects"]  # what a message is compared with
@@ -30,16 +34,16 @@ def linear(model: nn.Module, inputs: Inputs, target: Target, *, of: Of = "logit"
     `remainder`; scores and biases are checked to make up the class (but in models whose biases are
     frozen).
     """
-    view = linear_view(model, inputs.tensors)
-    values = _contrast(model, view, target, of)  # [B, K]
-    vectors = [*view.starts, *(view.biases or []), *view.constants]
-    least = _least(view, target, of)
-    scores = []
-    for value, slopes in _gradients(values, vectors):
-        if view.biases is not None:
-            pairs = zip(slopes, vectors, strict=True)
-            require_complete(gap(value.sum(), pairs, least), model)
-        scores.append(_products(slopes, view))
+    with viewing(model, inputs.asking(target)) as view:
+        values = _contrast(model, view, target, of)  # [B, K]
+        least = _least(view, target, of)
+        scores = []
+        for value, (slopes, others) in zip(values.unbind(1), view.effects(values), strict=True):
+            if view.biases is not None:
+                vectors = [*view.starts, *view.others]
+                pairs = zip([*slopes, *others], vectors, strict=True)
+                require_complete(gap(value.sum(), pairs, least), model)
+            scores.append(_products(slopes, view))
     tokens = torch.stack(scores, 1)
     remainder = values.detach().to(tokens) - tokens.sum(-1)  # padding has no effect
     tokens = tokens.where(inputs.mask[:, None], 0)
@@ -96,36 +100,44 @@ def views(
     sending: Sending,
 ) -> tuple[Tensor, Tensor, Any]:
     """Two views of each source [B, K, S], its vectors' effect and its messages', and the output."""
-    prove_complete(model, inputs.tensors, inputs.mask, target.position)
-    view = linear_view(model, inputs.tensors, value=value, response=response)
-    values = _contrast(model, view, target, of)
-    sites = [sent.mixed for sent in view.messages]
-    stacks = len(view.starts)
-    places = places_of(model, inputs)
-    own = []
-    sent = []
-    for _, slopes in _gradients(values, [*view.starts, *sites]):
-        own.append(_by_source(_products(slopes, view), inputs))
-        sent.append(_sent(view, slopes[stacks:], inputs, sending, places))
-    return torch.stack(own, 1), torch.stack(sent, 1), view.output
+    prove_complete(model, inputs.tensors, inputs.mask, target.read_at)
+    asked = inputs.asking(target)
+    with viewing(model, asked, value=value, response=response) as view:
+        values = _contrast(model, view, target, of)
+        sent = _Sent(inputs, values, sending, places_of(model, inputs))
+        own = [
+            _by_source(_products(slopes, view), inputs)
+            for slopes, _ in view.effects(values, sent.receive)
+        ]
+    return torch.stack(own, 1), sent.total, view.output
 
 
-def _sent(
-    view: View, slopes: Sequence[Tensor], inputs: Inputs, sending: Sending, places: list[Place]
-) -> Tensor:
-    """What all messages of each source were worth: [B, S].
+class _Sent:
+    """What all messages of each source were worth: [B, K, S].
 
     Of a group, those to its own tokens are left out: they leave with it.
     """
-    members = None if inputs.groups is None else inputs.members.to(view.messages[0].attn)
-    total = view.messages[0].attn.new_zeros(len(inputs.special), inputs.source_count)
-    for sent, slope, place in zip(view.messages, slopes, places, strict=True):
-        if members is None:
-            total[:, place.columns] += _of_site(sent, slope, None, sending).sum(1)  # of [B, T, S]
-            continue
-        lost = _of_site(sent, slope, members[:, place.columns], sending)
-        total = total + lost.masked_fill(members[:, place.rows].bool(), 0).sum(1)
-    return total
+
+    def __init__(
+        self, inputs: Inputs, values: Tensor, sending: Sending, places: list[Place]
+    ) -> None:
+        dtype = torch.promote_types(values.dtype, torch.float32)
+        self.members = None if inputs.groups is None else inputs.members.to(dtype)
+        self.sending = sending
+        self.places = places
+        self.total = values.new_zeros(*values.shape, inputs.source_count, dtype=dtype)
+
+    def receive(self, layer: int, k: int, sent: Messages, slope: Tensor, rows: slice) -> None:
+        """Add the messages to some rows, at one site."""
+        place = self.places[layer]
+        first = slice(0, sent.value.shape[2])  # the sources that these rows see
+        if self.members is None:
+            lost = _of_site(sent, slope, None, self.sending)  # [B, n, S']
+            self.total[:, k, place.columns][:, first] += lost.sum(1)
+            return
+        lost = _of_site(sent, slope, self.members[:, place.columns][:, first], self.sending)
+        inside = self.members[:, place.rows][:, rows].bool()
+        self.total[:, k] += lost.masked_fill(inside, 0).sum(1)
 
 
 def _of_site(sent: Messages, slope: Tensor, members: Tensor | None, sending: Sending) -> Tensor:
@@ -158,39 +170,41 @@ def alti_logit(
     of: Of = "logit",
 ) -> Scores:
     """ALTI-logit: signed effects of attention's messages, traced back to the input with ALTI."""
-    prove_complete(model, inputs.tensors, inputs.mask, target.position)
-    maps, *_ = maps_of(
-        model, inputs, lambda block: contributions(block, kernel=kernel), hold_last=True
-    )
-    view = linear_view(model, inputs.tensors)
-    values = _contrast(model, view, target, of)
-    sites = [sent.mixed for sent in view.messages]
-    places = places_of(model, inputs)
-    scores = [
-        _traced(view, slopes, maps, inputs, places) for _, slopes in _gradients(values, sites)
-    ]
-    return Scores(torch.stack(scores, 1).where(inputs.mask[:, None], 0), output=view.output)
+    prove_complete(model, inputs.tensors, inputs.mask, target.read_at)
+    back = _back_through(model, inputs, target, lambda block: contributions(block, kernel=kernel))
+    with viewing(model, inputs.asking(target)) as view:
+        values = _contrast(model, view, target, of)
+        places = places_of(model, inputs)
+        sent: dict[int, Tensor] = {}  # by each source at one layer, to all targets: [B, K, T]
+
+        def receive(layer: int, k: int, messages: Messages, slope: Tensor, rows: slice) -> None:
+            worth = messages.effects(slope).sum(1)  # [B, S']
+            if layer not in sent:
+                sent[layer] = worth.new_zeros(*values.shape, inputs.mask.shape[1])
+            sent[layer][:, k, places[layer].columns][:, : worth.shape[-1]] += worth
+
+        for _ in view.effects(values, receive):
+            pass
+    # Σ_l Σ_ij S^l_ij R^{l−1}_jk, from the last layer down
+    scores = torch.zeros_like(sent[0])
+    for layer in sorted(sent, reverse=True):
+        scores = back(scores, layer) + sent[layer]
+    return Scores(scores.where(inputs.mask[:, None], 0), output=view.output)
 
 
-def _traced(
-    view: View,
-    slopes: Sequence[Tensor],
-    maps: list[Tensor],
-    inputs: Inputs,
-    places: list[Place],
-) -> Tensor:
-    """Σ_l Σ_ij S^l_ij R^{l−1}_jk, from the last layer down: [B, T]."""
-    dtype = torch.promote_types(slopes[0].dtype, torch.float32)
-    scores = torch.zeros_like(inputs.mask, dtype=dtype)
-    for layer in reversed(range(len(slopes))):
-        sent = view.messages[layer].effects(slopes[layer]).sum(1)  # by each source, to all targets
-        if layer < len(maps):
-            scores = (scores[:, None] @ maps[layer].to(scores))[:, 0]
-        scores[:, places[layer].columns] += sent
-    return scores
+def _back_through(
+    model: nn.Module, inputs: Inputs, target: Target, draw: Draw
+) -> Callable[[Tensor, int], Tensor]:
+    """Rows [B, K, T] times the map of a layer; those that come in first are 0."""
+    if not is_long(model, inputs.tensors):
+        maps, *_ = maps_of(model, inputs, draw, hold_last=True)
+        return lambda rows, layer: rows @ maps[layer].to(rows) if layer < len(maps) else rows
+    blocks: list[Block] = []
+    walk(model, inputs.asking(target), blocks.append, by_rows=True)
+    return lambda rows, layer: Drawing(draw).through(rows, blocks[layer])
 
 
-def _contrast(model: nn.Module, view: View, target: Target, of: Of) -> Tensor:
+def _contrast(model: nn.Module, view: View | LongView, target: Target, of: Of) -> Tensor:
     """What speaks for each prediction, in the graph: [B, K], or [B, 1] for all of them together."""
     with torch.enable_grad():
         logits = target_logits(view.output, target)
@@ -201,19 +215,7 @@ def _contrast(model: nn.Module, view: View, target: Target, of: Of) -> Tensor:
         return target.joined(target.of(logits, index))
 
 
-def _gradients(
-    values: Tensor, vectors: Sequence[Tensor]
-) -> Iterator[tuple[Tensor, tuple[Tensor, ...]]]:
-    """The values [B] of one prediction after another, and their gradients at some vectors."""
-    last = values.shape[1] - 1
-    for k, value in enumerate(values.unbind(1)):
-        yield (
-            value,
-            torch.autograd.grad(value.sum(), vectors, retain_graph=k < last, allow_unused=True),
-        )
-
-
-def _least(view: View, target: Target, of: Of) -> float:
+def _least(view: View | LongView, target: Target, of: Of) -> float:
     """What is rounded on the way to a contrast: two logits can be large, their difference small.
 
     So can a logit and the mean of all by their probabilities, for a prediction that is sure.
@@ -223,8 +225,8 @@ def _least(view: View, target: Target, of: Of) -> float:
     return float(target_logits(view.output, target).detach().abs().amax())
 
 
-def _products(slopes: Sequence[Tensor], view: View) -> Tensor:
+def _products(slopes: Sequence[Tensor], view: View | LongView) -> Tensor:
     """Gradient · vector of every token of all stacks, in float32 at least: [B, T]."""
     dtype = torch.promote_types(slopes[0].dtype, torch.float32)
-    pairs = zip(slopes, view.starts, strict=False)  # others may follow
+    pairs = zip(slopes, view.starts, strict=True)
     return torch.cat([(slope.to(dtype) * x.detach().to(dtype)).sum(-1) for slope, x in pairs], 1)

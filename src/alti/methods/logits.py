@@ -34,10 +34,20 @@ def logits_of(output: Any, position: Tensor | None) -> Tensor:
 def target_logits(output: Any, target: Target) -> Tensor:
     """The logits of every prediction that is explained, in float32 at least: [B, K, C]."""
     logits: Tensor | None = getattr(output, "logits", None)
-    if logits is None or logits.dim() == 2 or target.position is None:
+    if logits is None or logits.dim() == 2 or target.read_at is None:
         return _wide(logits)[:, None]
     texts = torch.arange(len(logits), device=logits.device)[:, None]
-    return _wide(logits[texts, target.position])
+    return _wide(logits[texts, _columns(logits, target)])
+
+
+def _columns(logits: Tensor, target: Target) -> Tensor:
+    """Where the logits [B, n, C] of each prediction stand: [B, K]."""
+    if target.which is not None:
+        return target.which
+    assert target.position is not None
+    if target.kept is None or not target.has_kept(logits):
+        return target.position
+    return torch.searchsorted(target.kept, target.position)
 
 
 def _wide(logits: Tensor | None) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from alti._errors import UsageError
 from alti.methods.ablation_both import without_each
 from alti.methods.logits import Of, explained, target_logits
-from alti.methods.progress import report
+from alti.methods.progress import at_once, report
 from alti.methods.registry import method
 from alti.methods.types import Inputs, Scores, Target
 from alti.read.modules import evaluating, network
@@ -19,7 +19,7 @@ from alti.read.modules import evaluating, network
 AT_ONCE = 64  # shortened texts that go through the model together
 
 
-@method(class_specific=True, signed=True, many_passes=True)
+@method(class_specific=True, signed=True, many_passes=True, shortens={"removal": "delete"})
 def occlusion(
     model: nn.Module,
     inputs: Inputs,
@@ -44,7 +44,8 @@ def occlusion(
         scores = whole.new_zeros(*whole.shape, inputs.mask.shape[1])
         reads = None if output.logits.dim() == 2 else target.position  # a classifier finds its own
         single = inner.config.pad_token_id is None  # then some classifiers take one text at a time
-        questions = list(_questions(inputs, reads, 1 if single else AT_ONCE))
+        together = 1 if single else at_once(inputs.mask, AT_ONCE)
+        questions = list(_questions(inputs, reads, together))
         total = sum(len(places) for _, places in questions)
         done = 0
         for row, places in questions:

@@ -19,6 +19,7 @@ from alti.read.modules import decodes, evaluating, family_of, network
 from alti.read.walk import check
 
 TOKENS = 16  # of a text that a model's structure is proved on
+ENOUGH = 512  # of one that the linear view is proved on
 
 _proved: WeakKeyDictionary[nn.Module, set[Hashable]] = WeakKeyDictionary()
 
@@ -82,9 +83,15 @@ def prove_output(method: str, output: Any, model: nn.Module, tensors: Mapping[st
 def prove_complete(
     model: nn.Module, tensors: Mapping[str, Tensor], mask: Tensor, position: Tensor | None
 ) -> None:
-    """Prove on the batch's first text that the linear view accounts for a prediction [B, K]."""
+    """Prove on the batch's first text that the linear view accounts for a prediction [B, K].
+
+    Of a long text on its start: what is proved is about the model's norms and activations.
+    """
     first = None if position is None else position[:1, 0]
-    text = first_text(tensors, mask)
+    text = first_text(tensors, mask, ENOUGH)
+    if first is not None:
+        read = text.get("decoder_attention_mask", text.get("attention_mask", mask))
+        first = first.clamp_max(read.shape[1] - 1)
     prove_once(model, "complete", lambda: require_complete(missing(model, text, first), model))
 
 
@@ -148,7 +155,10 @@ def check_positions(model: nn.Module, inputs: Inputs, target: Target, why: str) 
     output = _with_gradients(model, inputs)
     with torch.inference_mode(False), torch.enable_grad():  # whatever the caller is in
         position = None if target.position is None else target.position[:, :1].clone()
-        logits = target_logits(output, Target(position=position))
+        which = None if target.which is None else target.which[:, :1].clone()
+        logits = target_logits(output, Target(position=position, which=which))
+        if which is not None and target.index is not None:  # its classes are positions
+            logits = logits[..., target.index[0, :1].clone()]
         draw = torch.randn(logits.shape, generator=torch.Generator().manual_seed(0)).to(logits)
         states = getattr(output, "decoder_hidden_states", None) or output.hidden_states
         (slope,) = torch.autograd.grad((logits * draw).sum(), states[-1])

@@ -29,6 +29,7 @@ class Method:
     second_norm: bool = False  # needs the norm after the feed-forward layer (post-norm families)
     recordable: bool = False  # reads nothing from a GPU before it is done: can be a CUDA graph
     many_passes: bool = False  # runs the model many times for a text
+    shortens: bool | dict[str, str] = False  # takes tokens out of the text; or: with these options
     takes_groups: bool = False  # scores groups of tokens where there are some, one column for each
     # how its `vectors` become scores: (vectors [B, K, T, D], mask [B, T], its options) -> [B, K, T]
     aggregate: Callable[..., Tensor] | None = None
@@ -80,10 +81,17 @@ class Method:
 
     def is_signed(self, options: dict[str, Any]) -> bool:
         """Whether its scores speak for and against a class, with these options."""
-        if isinstance(self.signed, bool):
-            return self.signed
+        return self._holds(self.signed, options)
+
+    def shortens_with(self, options: dict[str, Any]) -> bool:
+        """Whether it takes tokens out of the text, with these options."""
+        return self._holds(self.shortens, options)
+
+    def _holds(self, property: bool | dict[str, str], options: dict[str, Any]) -> bool:
+        if isinstance(property, bool):
+            return property
         given = {**self.options, **options}
-        return all(given.get(name) == value for name, value in self.signed.items())
+        return all(given.get(name) == value for name, value in property.items())
 
 
 METHODS: dict[str, Method] = {}
@@ -153,8 +161,15 @@ def call(
                 f"method {chosen.name} returned scores of shape {list(scores.tokens.shape)}: give "
                 "[texts, predictions, tokens]"
             )
-        prove_output(chosen.name, scores.output, model, inputs.tensors)
+        prove_output(chosen.name, scores.output, model, _asked(scores.output, inputs, target))
         return _together(chosen, scores, target) if target.total else scores
+
+
+def _asked(output: Any, inputs: Inputs, target: Target) -> dict[str, Tensor]:
+    """What the model was given for this output."""
+    logits = getattr(output, "logits", None)
+    narrow = logits is not None and target.has_kept(logits)
+    return inputs.asking(target) if narrow else inputs.tensors
 
 
 def _together(chosen: Method, scores: Scores, target: Target) -> Scores:

@@ -23,7 +23,7 @@ FLOOR = 0.3  # how freely a source without a prior moves, next to the mean of th
 LEAST = 1e-18  # a sum of squares below this is rounding: its terms are of numbers up to 1
 
 
-@method(class_specific=True, signed=True, many_passes=True, takes_groups=True)
+@method(class_specific=True, signed=True, many_passes=True, takes_groups=True, shortens=True)
 def leave_one_out(
     model: nn.Module, inputs: Inputs, target: Target, *, of: Of = "log_prob"
 ) -> Scores:
@@ -39,7 +39,7 @@ def leave_one_out(
     return Scores(scores, output=output)
 
 
-@method(class_specific=True, signed=True, many_passes=True, takes_groups=True)
+@method(class_specific=True, signed=True, many_passes=True, takes_groups=True, shortens=True)
 def contextcite(
     model: nn.Module,
     inputs: Inputs,
@@ -77,7 +77,7 @@ def contextcite(
     return Scores(scores, output=output, extra={"intercept": intercepts})
 
 
-@method(class_specific=True, signed=True, many_passes=True, takes_groups=True)
+@method(class_specific=True, signed=True, many_passes=True, takes_groups=True, shortens=True)
 def surrogate(
     model: nn.Module,
     inputs: Inputs,

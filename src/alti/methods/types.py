@@ -81,6 +81,18 @@ class Inputs:
         every = torch.arange(self.source_count, device=sources.device)
         return (sources == every).float()
 
+    def start(self, tokens: int) -> "Inputs":
+        """The same texts, cut off behind some tokens."""
+        tensors = {name: tensor[:, :tokens] for name, tensor in self.tensors.items()}
+        groups = None if self.groups is None else self.groups[:, :tokens]
+        return replace(self, tensors=tensors, special=self.special[:, :tokens], groups=groups)
+
+    def asking(self, target: "Target") -> dict[str, Tensor]:
+        """What the model is given for the logits of a target alone, where these can be chosen."""
+        if target.kept is None:
+            return self.tensors
+        return {**self.tensors, "logits_to_keep": target.kept}
+
     def sources_at(self, level: float) -> Tensor:
         """One number for every source: [B, S]."""
         shape = len(self.special), self.source_count
@@ -95,7 +107,9 @@ class Target:
     # [B, K]  None: the mean of all real positions, and K = 1; of an encoder–decoder, the decoder's
     position: Tensor | None = None
     against: Tensor | None = None  # [B, K]  the output to explain it against; None: all others
+    which: Tensor | None = None  # [B, K]  the row of logits, for a head with one for start and end
     real: Tensor | None = None  # [B, K]  False where a text has fewer than K; None: all are real
+    kept: Tensor | None = None  # [n]  the only positions whose logits are asked for; None: all
     total: bool = False  # the predictions of a text are explained together, as one
 
     @property
@@ -106,18 +120,28 @@ class Target:
 
     def tensors(self) -> dict[str, Tensor]:
         """Those that are given."""
-        names = ("index", "position", "against", "real")
+        names = ("index", "position", "against", "which", "real")
         given = {name: getattr(self, name) for name in names}
         return {name: tensor for name, tensor in given.items() if tensor is not None}
+
+    def has_kept(self, logits: Tensor) -> bool:
+        """Whether logits [B, n, C] are those of the kept positions alone."""
+        return self.kept is not None and logits.dim() == 3 and logits.shape[1] == len(self.kept)
 
     def changed(self, change: Callable[[Tensor], Tensor]) -> "Target":
         """The same with other tensors."""
         changed: dict[str, Any] = {name: change(x) for name, x in self.tensors().items()}
         return replace(self, **changed)
 
+    @property
+    def read_at(self) -> Tensor | None:  # [B, K]
+        """The rows of logits that predictions are read from; None: there is one."""
+        return self.position if self.which is None else self.which
+
     def cloned(self) -> "Target":
         """The same outside torch.inference_mode."""
-        return self.changed(lambda tensor: tensor.clone())
+        kept = None if self.kept is None else self.kept.clone()
+        return replace(self.changed(lambda tensor: tensor.clone()), kept=kept)
 
     def one_by_one(self, index: Tensor) -> list["Target"]:
         """A target for each backward pass, its outputs chosen: K of [B, 1], or one for `total`."""

@@ -58,7 +58,7 @@ class Assembly:
         predictions = self._predictions(task, request, logits, extra)
         if request.total:
             extra = [log_prob_of(source, predictions)]
-            predictions = (together(source, predictions),)
+            predictions = (_titled(together(source, predictions), predictions, task.title),)
         extra = [
             {**extra[k], **{name: float(values[row, k]) for name, values in scores.extra.items()}}
             for k in range(count)
@@ -130,6 +130,7 @@ class Assembly:
         asked = chosen(task.index, k)
         rival = chosen(task.against, k)
         index, label, probability = self.head.prediction(self.tokenizer, logits, asked)
+        label = task.labels[k] if task.labels else label
         if asked is not None and task.encoded.answer is None:
             self.head.warn_of_spaces(self.tokenizer, logits, index)
         if rival is not None:
@@ -159,6 +160,7 @@ def target_of(tasks: list[Task], device: torch.device, *, total: bool) -> Target
         index=rows(lambda task, k: chosen(task.index, k)),
         position=rows(_place),
         against=rows(lambda task, k: chosen(task.against, k)),
+        which=rows(lambda task, k: chosen(task.which, k)),
         real=None if all(map(all, real)) else torch.tensor(real, device=device),
         total=total,
     )
@@ -241,16 +243,42 @@ def source_of(encoded: Encoded) -> Source:
         cut=encoded.cut,
         parts=encoded.parts,
         answer=encoded.answer,
+        unknown=_unknown(encoded),
         decoder=encoded.decoder,
         seconds=encoded.seconds,
     )
+
+
+def _titled(one: Prediction, all_of: tuple[Prediction, ...], title: str) -> Prediction:
+    """Several predictions as one that has a name: their probabilities are multiplied."""
+    if not title:
+        return one
+    chances = [each.probability for each in all_of if each.probability is not None]
+    return replace(one, label=title, probability=math.prod(chances))
+
+
+def _unknown(encoded: Encoded) -> tuple[str, ...]:
+    """For each token the name of the unknown one if it stands for something else; () if none is."""
+    texts = (encoded.text, encoded.text_pair or "")
+    tokens = zip(encoded.tokens, encoded.special, encoded.segments, encoded.offsets, strict=True)
+    names = tuple(
+        token
+        if token == encoded.unknown and not special and texts[at][slice(*span)].strip() != token
+        else ""
+        for token, special, at, span in tokens
+    )
+    return names if any(names) else ()
 
 
 def _require_finite(method: str, scores: Scores, logits: Tensor | None) -> None:
     """Numbers that are not finite explain nothing."""
     if logits is not None:
         require_finite(logits)
-    if not bool(scores.tokens.isfinite().all()):
+    require_finite_scores(method, [scores.tokens])
+
+
+def require_finite_scores(method: str, scores: list[Tensor]) -> None:
+    if not all(bool(each.isfinite().all()) for each in scores):
         raise AltiError(
             f"{method} gives scores that are not finite (nan or infinite) for this text: load the "
             "model with dtype='float32' (--dtype float32), or use another method"

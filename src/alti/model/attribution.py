@@ -15,6 +15,7 @@ from alti.methods import METHODS
 from alti.mix.contributions import rollout
 from alti.model import stored
 from alti.model.alignment import NEAR, Alignment, align
+from alti.model.entities import entities_of
 from alti.model.source import By, Source
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ class _Views:
         return page
 
     def _repr_html_(self) -> str:
-        html = import_module("alti.views.html")
-        return f"<style>{html.STYLE}</style>{html.fragment(self)}"
+        card: str = import_module("alti.views.cards").card(self)
+        return str(card)
 
     def to_latex(self, *, document: bool = False, words: bool = True) -> str:
         """The paper's saliency map: a table to \\input, or a document that compiles on its own."""
@@ -359,6 +360,34 @@ class Attributions(_Views):
             extra=tuple(
                 {**one, "ungrouped": float(left)} for one, left in zip(extra, rest, strict=True)
             ),
+        )
+
+    def entities(self) -> Self:
+        """The entities that a token classifier finds: a prediction for each, of all its tokens.
+
+        Scores are those of its tokens together, as in `total`; its probability is that all their
+        labels are right. `.grouped("entity")` then adds up the scores of each entity's tokens.
+
+        >>> model.explain("Ada Lovelace lived in London.", positions="all").entities()
+        """
+        found = entities_of(self.source, self.predictions)
+        if not found:
+            raise UsageError(
+                "the model finds no entity here: every label is O; explain with positions='all'"
+            )
+        mean = self.method in METHODS and not METHODS[self.method].class_specific
+        rows = [self.scores[list(one.members)] for one in found]
+        texts = [self.source.texts[one.segment][slice(*one.span)] for one in found]
+        of = self.predictions[0].of
+        return replace(
+            self,
+            source=replace(self.source, parts=tuple(one.part() for one in found)),
+            predictions=tuple(
+                Prediction(label=f"{one.kind} {text!r}", probability=one.probability, of=of)
+                for one, text in zip(found, texts, strict=True)
+            ),
+            scores=torch.stack([row.mean(0) if mean else row.sum(0) for row in rows]),
+            extra=(),
         )
 
     def words(self) -> Self:

@@ -19,6 +19,8 @@ KINDS = {  # the ending of a transformers class name: what its logits are
     "ForSequenceClassification": "sequence",
     "ForTokenClassification": "token",
     "ForMaskedLM": "masked",
+    "ForQuestionAnswering": "span",
+    "ForMultipleChoice": "choice",
     "ForCausalLM": "causal",
     "LMHeadModel": "causal",
     "ForConditionalGeneration": "seq2seq",
@@ -31,7 +33,8 @@ VOCABULARIES = ("masked", "causal", "seq2seq")  # their outputs are tokens
 class Head:
     """The head of a model."""
 
-    kind: str  # sequence, token, masked, causal, seq2seq; or encoder for a model without a head
+    # sequence, token, masked, causal, seq2seq, span, choice; or encoder: without a head
+    kind: str
     pool: str  # the position that a sequence classifier reads: first, last, eos or mean
     config: PreTrainedConfig
 
@@ -57,7 +60,7 @@ class Head:
         if not kinds and inner.base_model is not inner:
             raise UnsupportedModelError(
                 f"explain does not take the head of {name} ({family}): load the checkpoint as one "
-                f"of {', '.join('Auto…' + ending for ending in list(KINDS)[:4])} or AutoModel"
+                f"of {', '.join('Auto…' + ending for ending in list(KINDS)[:-1])} or AutoModel"
             )
         return cls(kinds[0] if kinds else "encoder", _pool(inner), inner.config)
 
@@ -69,6 +72,8 @@ class Head:
     @property
     def takes_batches(self) -> bool:
         """False for a classifier that reads the last token and has no padding token."""
+        if self.kind == "span":  # it chooses among all tokens, padding too
+            return False
         return not (
             self.kind == "sequence" and self.pool == "last" and self.config.pad_token_id is None
         )
@@ -81,7 +86,7 @@ class Head:
                     f"position = {asked} was given, but a sequence classifier reads its own: leave "
                     "it out"
                 )
-            return self._pooled(ids)
+            return self.pooled(ids)
         last = len(ids) - 1
         if asked is not None:
             number = _integer(asked)
@@ -124,7 +129,7 @@ class Head:
             raise UsageError("positions is empty: give at least one, or 'all'")
         return tuple(place for place in chosen if place is not None)
 
-    def _pooled(self, ids: list[int]) -> int | None:
+    def pooled(self, ids: list[int]) -> int | None:
         """Found as the model itself finds it."""
         if self.pool == "mean":
             return None
@@ -189,6 +194,8 @@ class Head:
         """Index, label and probability of an output (None: the predicted one) for logits [C]."""
         logits = logits.double()
         index = int(logits.argmax()) if index is None else index
+        if self.kind == "span":
+            return index, str(index), float(logits.softmax(-1)[index])
         if self.kind in VOCABULARIES:
             return index, token_label(tokenizer, index), float(logits.softmax(-1)[index])
         label = str(self.config.id2label.get(index, index))

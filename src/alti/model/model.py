@@ -1,10 +1,12 @@
 """A model with its tokenizer, ready to explain texts."""
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -12,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from alti._errors import AltiError, UnsupportedModelError, UsageError
+from alti._errors import AltiError, AltiWarning, UnsupportedModelError, UsageError
 from alti.methods import Inputs, Method, Scores, Target, call, named
 from alti.methods.logits import target_logits
 from alti.methods.proofs import (
@@ -24,7 +26,7 @@ from alti.methods.proofs import (
     sound_of,
 )
 from alti.model.answers import Generation
-from alti.model.assembly import Assembly, compacted, groups_of, single, source_of, target_of
+from alti.model.assembly import Assembly, compacted, groups_of, single, target_of
 from alti.model.attribution import Attribution, Attributions
 from alti.model.batching import (
     WINDOW,
@@ -37,7 +39,7 @@ from alti.model.batching import (
 )
 from alti.model.cuda_graphs import GRAIN, Recorder
 from alti.model.fingerprints import fingerprint
-from alti.model.head import Head
+from alti.model.other_heads import SIMILARITY, OtherHeads
 from alti.model.prompt import Chat
 from alti.model.question import Question, read
 from alti.model.request import (
@@ -50,9 +52,10 @@ from alti.model.request import (
     request_of,
 )
 from alti.model.source import By
-from alti.model.tokenize import Bos, Encoded, Encoder
+from alti.model.tokenize import Bos, Encoded
 from alti.read.exactness import untouched
 from alti.read.linear_view import require_complete
+from alti.read.long import is_long_text
 from alti.read.modules import family_of, network, stacks_of
 
 LISTED = 40  # tokens in a message
@@ -62,7 +65,7 @@ SENTENCES = (
 )
 
 
-class Model:
+class Model(OtherHeads):
     """A transformers model and its tokenizer.
 
     >>> model = alti.load("distilbert-base-uncased-finetuned-sst-2-english")
@@ -80,6 +83,7 @@ class Model:
         family_of(model)
         self.model = model
         self.tokenizer = tokenizer
+        self.pooling = "mean"  # of an encoder's vectors, where the similarity of texts is asked for
         self.recorder = Recorder(model) if graphs else None
         self.name = name or Path(network(model).name_or_path).name
         self.family = str(network(model).config.model_type)
@@ -94,19 +98,6 @@ class Model:
         norms = not method.second_norm or any(site.ffn_norm for site in sites)
         return norms and (self.head.kind != "encoder" or not method.class_specific)
 
-    @cached_property
-    def head(self) -> Head:
-        return Head.of(self.model)
-
-    @cached_property
-    def encoder(self) -> Encoder:
-        try:
-            kind = self.head.kind
-        except UnsupportedModelError:  # explain does not take it, check does
-            kind = ""
-        causal, decodes = kind == "causal", kind == "seq2seq"
-        return Encoder(self.model, self.tokenizer, causal=causal, decodes=decodes, name=self.name)
-
     @overload
     def explain(
         self,
@@ -115,6 +106,7 @@ class Model:
         *,
         ids: Any = None,
         documents: Sequence[str] | None = None,
+        choices: Sequence[str] | None = None,
         template: str | None = None,
         method: str = "alti",
         target: Output | None = None,
@@ -150,6 +142,7 @@ class Model:
         rate: int | None = None,
         features: Any = None,
         documents: Sequence[str] | None = None,
+        choices: Sequence[str] | None = None,
         template: str | None = None,
         method: str = "alti",
         target: Outputs = None,
@@ -172,7 +165,10 @@ class Model:
         a question about `documents`, or `ids`: exactly these tokens. What is explained is
 
         - what the model predicts, or `target`: a label, its index, or a token of the vocabulary;
-          `against` another one: why rather this than that;
+          `against` another one: why rather this than that; of a model that answers a question
+          about `text_pair`, where its answer starts and ends, or those of the answer `target`; of
+          one that compares `choices`, the one it takes; of an encoder, with `target`="similarity",
+          what makes the embeddings of `text` and `text_pair` similar;
         - in models that predict at every token, the prediction at `position`; or those at several
           `positions` (a list, or "all": every token that is not special), from one forward pass;
         - of a language model, each token of an `answer`: a text, `answer_ids`, or what the model
@@ -194,12 +190,16 @@ class Model:
             rate=rate,
             features=features,
             documents=documents,
+            choices=choices,
             template=template,
             answer=answer,
             answer_ids=answer_ids,
             generate=generate,
         )
         question.check(self.head)
+        if self.head.kind == "encoder" and target == SIMILARITY:
+            asked = {"method": method, "options": options, "truncate": truncate}
+            return self.similar(question, groups, **asked)
         request = self.request(
             method=method,
             target=target,
@@ -213,10 +213,15 @@ class Model:
             groups=groups,
             options=options,
         )
+        if choices is not None:
+            return self.choose(text, choices, request)
         if question.has_answer and against is not None:
             return self._contrasted(question, against, request)
-        (result,) = self._explained([self.read(question, request)], request)
-        several = question.has_answer or positions is not None
+        task = self.read(question, request)
+        if request.layers and named(method).draws_maps and is_long_text(len(task.encoded.ids)):
+            request = self._with_maps(request, len(task.encoded.ids), asked=layers is not None)
+        (result,) = self._explained([task], request)
+        several = question.has_answer or positions is not None or self.head.kind == "span"
         return result if several and not total else single(result)
 
     def explain_all(
@@ -278,7 +283,7 @@ class Model:
             pairs,
             read,
             lambda tasks: [
-                result if answers and not total else single(result)
+                result if (answers or self.head.kind == "span") and not total else single(result)
                 for result in self._explained(tasks, shared)
             ],
             batch_size=batch_size,
@@ -298,6 +303,8 @@ class Model:
         encoded = read(
             question, self.model, self.encoder, truncate=request.truncate, bos=request.bos
         )
+        if self.head.kind == "span":
+            return self.grouped_task(self.answer_task(encoded, request), request)
         if (start := encoded.answer) is not None:
             if request.index or request.position is not None or request.positions is not None:
                 raise UsageError(
@@ -305,7 +312,7 @@ class Model:
                     "leave them out"
                 )
             places = tuple(range(start - 1, len(encoded.ids) - 1))
-            return _grouped(Task(encoded, places, tuple(encoded.ids[start:])), request)
+            return self.grouped_task(Task(encoded, places, tuple(encoded.ids[start:])), request)
         task = Task(encoded, self._places(encoded, request), request.index, request.against)
         for name, outputs in (("target", request.index), ("against", request.against)):
             if len(outputs) not in (0, 1, task.count):
@@ -313,7 +320,7 @@ class Model:
                     f"{name} names {len(outputs)} outputs for {task.count} predictions: name one "
                     "for all of them, or one for each"
                 )
-        return _grouped(task, request)
+        return self.grouped_task(task, request)
 
     def written(self, *, bos: Bos = "auto", **asked: Any) -> list[int]:
         """The tokens that a model writes, asked as in `explain` with generate=."""
@@ -341,7 +348,15 @@ class Model:
         inputs = self.encoder.collate([task.encoded for task in tasks], GRAIN if recorded else 1)
         if request.groups is not None and named(request.method).takes_groups:
             inputs = replace(inputs, groups=groups_of(tasks, inputs.mask))
-        return inputs, target_of(tasks, inputs.mask.device, total=request.total)
+        target = target_of(tasks, inputs.mask.device, total=request.total)
+        return inputs, self._with_kept(target, inputs.special.shape[1])
+
+    def _with_kept(self, target: Target, tokens: int) -> Target:
+        """Of a long text, logits are computed only where predictions are read from."""
+        known = "logits_to_keep" in signature(network(self.model).forward).parameters
+        if target.position is None or not is_long_text(tokens) or not known:
+            return target
+        return replace(target, kept=torch.unique(target.position))
 
     def _explained(self, tasks: list[Task], request: Request) -> list[Attributions]:
         """One batch."""
@@ -353,7 +368,7 @@ class Model:
             scores = self._scores(request, inputs, target)
             output = scores.output
             if output is None:
-                output = untouched(self.model, inputs.tensors)
+                output = untouched(self.subject, inputs.asking(target))
         made = Assembly(self.head, self.tokenizer, self.name)
         return made.results(tasks, request, scores, _logits(output, target))
 
@@ -361,6 +376,18 @@ class Model:
     def _keeps_layers(question: Question, groups: By | None) -> bool:
         """By default maps of the layers are kept, but not of answers, which are long, or groups."""
         return not question.has_answer and groups is None
+
+    def _with_maps(self, request: Request, tokens: int, *, asked: bool) -> Request:
+        """Maps of the layers of a long text are kept only if they are asked for."""
+        count = sum(len(layers) * len(stack.sites) for stack, layers in stacks_of(self.model))
+        if asked:
+            size = count * tokens**2 * 4 / 1e9
+            warnings.warn(
+                f"layers=True keeps {count} maps of {tokens} × {tokens} numbers: {size:.1f} GB",
+                AltiWarning,
+                stacklevel=3,
+            )
+        return replace(request, layers=asked)
 
     def _contrasted(self, question: Question, against: Any, request: Request) -> Attribution:
         """One answer rather than another: what the prompt's tokens change about log p of both."""
@@ -382,9 +409,10 @@ class Model:
     def _scores(self, request: Request, inputs: Inputs, target: Target) -> Scores:
         method = named(request.method)
         asked = {"layers": request.layers, **request.options}
-        if self.recorder and inputs.split is None:
+        alone = inputs.split is None and not is_long_text(inputs.special.shape[1])
+        if self.recorder and alone and self.subject is self.model:
             return self.recorder.run(method, inputs, target, **asked)
-        scores = call(method, self.model, inputs, target, **asked)
+        scores = call(method, self.subject, inputs, target, **asked)
         by_token = inputs.split is not None and inputs.groups is None
         return compacted(scores, inputs.mask) if by_token else scores
 
@@ -414,8 +442,8 @@ class Model:
         if task is None:
             return None
         inputs, target = self.batch([task], Request())
-        position = None if target.position is None else target.position[:, 0]
-        gap = missing(self.model, inputs.tensors, position)
+        position = None if target.read_at is None else target.read_at[:, 0]
+        gap = missing(self.subject, inputs.tensors, position)
         require_complete(gap, self.model)
         return float(gap)
 
@@ -425,15 +453,17 @@ class Model:
             kind = self.head.kind
         except UnsupportedModelError:  # explain does not take it
             return None
-        if kind == "encoder":
+        if kind in ("encoder", "choice"):
             return None
         if kind == "seq2seq":
             return self._written_example()
+        request = Request(truncate=True, bos=False)
+        if kind == "span":
+            return self.read(Question(text=SENTENCES[0], text_pair=SENTENCES[1]), request)
         mask = self.encoder.tokenizer.mask_token or ""
         text = f"{SENTENCES[0]} {mask}" if kind == "masked" else SENTENCES[0]
         place = 0 if kind == "token" else None
-        request = Request(position=place, truncate=True, bos=False)
-        return self.task(text, None, request)
+        return self.task(text, None, replace(request, position=place))
 
     def _written_example(self) -> Task:
         """A source and some tokens that an encoder–decoder could write."""
@@ -447,16 +477,18 @@ class Model:
     def _prove_positions(self, task: Task) -> None:
         if self.head.kind != "encoder":
             several = len(task.encoded.ids) > 1  # a text of one token proves nothing about two
+            if is_long_text(len(task.encoded.ids)):
+                task = self._example() or task
             what = "positions", self.head.pool, several
-            prove_once(self.model, what, lambda: self._check_positions(task))
+            prove_once(self.subject, what, lambda: self._check_positions(task))
 
     def _check_positions(self, task: Task) -> None:
         inputs, target = self.batch([task], Request())
         why = "the one that it predicts at"
-        if self.head.kind == "sequence":
+        if self.head.kind in ("sequence", "choice"):
             entry = f"alti.FAMILIES[{self.family!r}]"
             why = f"where pool = {self.head.pool!r} in {entry} says"
-        check_positions(self.model, inputs, target, why)
+        check_positions(self.subject, inputs, target, why)
 
     def fingerprint(self) -> str:
         """A hash of every weight, of the settings that change results, and of the tokenizer.
@@ -469,14 +501,6 @@ class Model:
     def in_float32(self) -> "Model":
         """A copy that computes in float32."""
         return Model(deepcopy(self.model).float(), self.tokenizer, name=self.name)
-
-
-def _grouped(task: Task, request: Request) -> Task:
-    """A task with the groups that are scored, if any are."""
-    if request.groups is None:
-        return task
-    source, groups = source_of(task.encoded).sources(request.groups)
-    return replace(task, source=source, groups=tuple(map(tuple, groups)))
 
 
 def _logits(output: Any, target: Target) -> Tensor | None:

@@ -26,6 +26,7 @@ class Question:
     rate: int | None = None  # how many
     features: Any = None  # of a sound, as a feature extractor gives them
     documents: Sequence[str] | None = None
+    choices: Sequence[str] | None = None  # of a multiple-choice model
     template: str | None = None  # where documents and question go
     answer: str | None = None
     answer_ids: Any = None
@@ -52,6 +53,16 @@ class Question:
             )
         if head.kind == "seq2seq":
             self._check_target(answers)
+        if head.kind == "span" and self.text_pair is None:
+            raise UsageError(
+                "this model answers a question from a text: give the question and, as text_pair "
+                "(--pair), the text"
+            )
+        if (head.kind == "choice") != (self.choices is not None):
+            wrong = "and this model takes none" if self.choices else "and this model compares some"
+            raise UsageError(f"choices = {self.choices!r} were given, {wrong}: see choices=")
+        if self.choices is not None and not isinstance(self.text, str):
+            raise UsageError("choices go with one text: give it as a str")
         if self.template is not None and self.documents is None:
             raise UsageError("template= says where documents go, and there are none: give both")
         plain = self.text is not None and not is_chat(self.text)

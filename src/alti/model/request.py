@@ -36,6 +36,7 @@ class Request:
     truncate: bool = False
     bos: Bos = "auto"
     groups: By | None = None  # what is scored instead of tokens
+    wanted: Any = None  # the answer or the choice that is explained; None: what the model takes
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -49,6 +50,9 @@ class Task:
     against: tuple[int, ...] = ()
     source: Source | None = None  # by groups, where these are scored
     groups: tuple[tuple[int, ...], ...] = ()  # the tokens of each
+    which: tuple[int, ...] = ()  # the row of logits of each prediction, for a head with several
+    labels: tuple[str, ...] = ()  # of the predictions, where the head has no names for them
+    title: str = ""  # the same for all of them together
 
     @property
     def count(self) -> int:
@@ -69,6 +73,9 @@ def request_of(
     validate(method, options)
     if rest.get("positions") is not None and rest.get("position") is not None:
         raise UsageError("position and positions were both given: leave one of them out")
+    if head.kind in ("span", "choice"):
+        _check_other(head, against, rest)
+        return Request(method, options=options, wanted=target, **rest)
     index = _indices(head, tokenizer, target, "target")
     rivals = _indices(head, tokenizer, against, "against")
     if rivals:
@@ -82,6 +89,18 @@ def request_of(
             stacklevel=4,
         )
     return Request(method, index, rivals, options=options, **rest)
+
+
+def _check_other(head: Head, against: Outputs, rest: dict[str, Any]) -> None:
+    """A head whose outputs are parts of the text says itself what it reads."""
+    what = "an answer" if head.kind == "span" else "a choice"
+    given = {"against": against, **{name: rest.get(name) for name in ("position", "positions")}}
+    for name, value in given.items():
+        if value is not None:
+            raise UsageError(
+                f"{name} = {value!r} was given, and this model takes {what} of the text: leave it "
+                "out"
+            )
 
 
 def _indices(

@@ -128,6 +128,7 @@ SOURCE: dict[str, Any] = {
     "decoder": None,
     "seconds": None,
     "cut": [],
+    "unknown": [],
 }
 PREDICTION: dict[str, Any] = {
     "label": None,
@@ -159,6 +160,7 @@ SOURCE_RULES: Rules = {
     "decoder": (optional(is_whole), "a whole number from 0 on or null"),
     "seconds": (optional(is_number), "a number or null"),
     "cut": (many(is_text), "a list of texts"),
+    "unknown": (many(is_text), "a list of texts"),
 }
 PREDICTION_RULES: Rules = {
     "label": (optional(is_text), "a text or null"),

@@ -11,7 +11,7 @@ from torch import Tensor
 from alti._errors import UsageError
 from alti.model.words import Span, group, lines, members, sentences, stripped
 
-Unit = Literal["word", "sentence", "line", "message", "document"]
+Unit = Literal["word", "sentence", "line", "message", "document", "entity"]
 By = Unit | Sequence[Span]
 
 
@@ -44,6 +44,8 @@ class Source:
     )
     seconds: float | None = None  # of a sound, that a frame lasts: `tokens` of segment 0 are frames
     cut: tuple[str, ...] = ()  # what was left out of texts that were too long
+    # for each token, as what the model read a text that its vocabulary has not: [UNK]; else ""
+    unknown: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -116,9 +118,16 @@ class Source:
             groups=groups,
             by=unit,
             answer=None if self.answer is None else sum(part.segment == 0 for part in groups),
+            unknown=self._unknown([tokens for *_, tokens in parts]),
             decoder=None if self.decoder is None else sum(part.segment == 0 for part in groups),
         )
         return source, [tokens for *_, tokens in parts]
+
+    def _unknown(self, groups: list[list[int]]) -> tuple[str, ...]:
+        """As `unknown` for groups: a word is unknown if one of its tokens is."""
+        if not self.unknown:
+            return ()
+        return tuple(max(self.unknown[i] for i in tokens) for tokens in groups)
 
     def sources(self, by: By) -> tuple[Self, list[list[int]]]:
         """As `grouped`, but only what an answer could do without.
@@ -141,7 +150,7 @@ class Source:
 
     def _only(self, kept: list[int]) -> Self:
         """A grouped source with some of its groups."""
-        lists = ("tokens", "offsets", "segments", "groups")
+        lists = ("tokens", "offsets", "segments", "groups", *(["unknown"] if self.unknown else []))
         chosen: dict[str, Any] = {
             name: tuple(getattr(self, name)[number] for number in kept) for name in lists
         }
@@ -171,9 +180,8 @@ class Source:
     def _named(self, segment: int, unit: str) -> list[Span]:
         """The messages or documents of one text."""
         if not any(part.unit == unit for part in self.parts):
-            made = "documents=" if unit == "document" else "a list of messages"
             raise UsageError(
-                f"the text has no {unit}s: explain it with {made}, or group it by sentence"
+                f"the text has no {unit}: explain it with {_MADE[unit]}, or group it by sentence"
             )
         return [part.span for part in self.parts if (part.unit, part.segment) == (unit, segment)]
 
@@ -195,6 +203,11 @@ def _inside(group: Group, part: Group) -> bool:
     return group.segment == part.segment and start <= group.span[0] and group.span[1] <= end
 
 
+_MADE = {  # how a text comes to have such parts
+    "document": "documents=",
+    "message": "a list of messages",
+    "entity": "positions='all' and take .entities()",
+}
 _FINDERS: dict[str, Callable[[str], list[Span]]] = {"sentence": sentences, "line": lines}
 
 

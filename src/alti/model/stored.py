@@ -44,6 +44,7 @@ LATER: dict[str, Any] = {
     "seconds": None,
     "of": None,
     "unit": "",
+    "unknown": [],
 }  # fields, with their defaults
 CLASSES = {"attribution": "Attribution", "attributions": "Attributions"}
 
@@ -66,6 +67,7 @@ class Content:
 def source_fields(source: Source) -> dict[str, Any]:
     """A source as plain data, but for its tensor."""
     fields = {name: getattr(source, name) for name in SOURCE}
+    fields["unknown"] = list(source.unknown)
     for name in ("groups", "parts"):
         fields[name] = [
             _without_defaults({**asdict(part), "span": list(part.span)}) for part in fields[name]
@@ -84,7 +86,7 @@ def source_of(content: Content) -> Source:
         fields[name] = tuple(
             Group(**{**part, "span": tuple(part["span"])}) for part in fields[name]
         )
-    for name in ("texts", "tokens", "segments", "ids", "cut"):
+    for name in ("texts", "tokens", "segments", "ids", "cut", "unknown"):
         fields[name] = tuple(fields[name])
     offsets = tuple((start, end) for start, end in fields["offsets"])
     return Source(**{**fields, "offsets": offsets})

@@ -52,6 +52,7 @@ class Encoded:
     cut: tuple[str, ...] = ()  # what was left out of each text that was too long
     parts: tuple[Group, ...] = ()  # messages, documents and the question of a prompt
     answer: int | None = None  # its first token; None: there is none
+    unknown: str = ""  # the token for whatever the vocabulary has not; "": there is none
     decoder: int | None = None  # the first token that a decoder reads; None: one stack reads all
     features: Tensor | None = None  # [F, frames]  of a sound, whose frames are the first tokens
     seconds: float | None = None  # that a frame lasts
@@ -159,7 +160,10 @@ class Encoder:
         if types is None and "token_type_ids" in getattr(self.given, "model_input_names", ()):
             types = [0] * len(ids)
         types = types if self.takes_types else None
-        return Encoded(text, None, ids, types, self.names(ids), offsets, [0] * len(ids), special)
+        names = self.names(ids)
+        unknown = getattr(self.given, "unk_token", None) or ""
+        owners = [0] * len(ids)
+        return Encoded(text, None, ids, types, names, offsets, owners, special, unknown=unknown)
 
     def plain(self, text: str) -> Encoded:
         """A text without anything added to it."""
@@ -329,6 +333,7 @@ class Encoder:
             [tuple(span) for span in encoding["offset_mapping"]],
             [-1 if segment is None else segment for segment in encoding.sequence_ids()],
             [bool(mark) or i in self.special for mark, i in zip(added, ids, strict=True)],
+            unknown=self.tokenizer.unk_token or "",
         )
 
     def types_of(self, ids: list[int]) -> list[int] | None:

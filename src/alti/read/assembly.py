@@ -1,6 +1,7 @@
 """Builds a block from what was computed at one site: pure functions, no hooks."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 
 from alti._errors import UnsupportedModelError
 from alti.read.affine import Call, carried, fused_for, projection
+from alti.read.attention_call import AttentionCall, Rows
 from alti.read.block import Block
 from alti.read.events import Attention, first_of
 from alti.read.verdicts import Place
@@ -24,6 +26,7 @@ class Recorded:
     total: Tensor  # [B, T, D]  the sum of residual and attention branch
     output: Any  # of the norm, or for a parallel MLP of the layer
     factor: float  # that the branch is multiplied by
+    gain: Tensor | None  # [D]  the same for each dimension
     numbers: tuple[Tensor, Tensor]  # 0 and 1 in the dtype that blocks are computed in
 
     @property
@@ -85,7 +88,7 @@ def _dtype(recorded: Recorded) -> torch.dtype | None:
 def _branch(recorded: Recorded, dtype: torch.dtype | None) -> Block:
     """The attention branch alone, as a block without a residual."""
     site = recorded.place.site
-    probs, value = recorded.attention
+    probs, value, call = recorded.attention
     x = recorded.x
     zero, one = recorded.numbers
     out = recorded.calls["out"]
@@ -93,8 +96,9 @@ def _branch(recorded: Recorded, dtype: torch.dtype | None) -> Block:
     _require_shapes(recorded, weight)
     block = Block(
         attn=probs.to(one.dtype),
+        again=None if call is None else partial(_again, call, one.dtype),
         value=value.to(one.dtype),
-        weight=weight.reshape(value.shape[1], value.shape[3], -1),
+        weight=weight.reshape(probs.shape[1], value.shape[3], -1),
         scale=one.expand(x.shape[:2]),
         residual=zero.expand(x.shape),
         bias=bias.expand(x.shape),
@@ -103,12 +107,20 @@ def _branch(recorded: Recorded, dtype: torch.dtype | None) -> Block:
     )
     if site.branch_norm:
         block = carried(block, recorded.calls["branch_norm"])
+    if recorded.gain is not None:
+        block = _scaled(block, recorded.gain.to(block.output))
     return _scaled(block, recorded.factor) if site.branch_scale else block
+
+
+def _again(call: AttentionCall, dtype: torch.dtype, rows: Rows) -> tuple[Tensor, Tensor]:
+    probs, value = call.again(rows)
+    return probs.to(dtype), value.to(dtype)
 
 
 def _require_shapes(recorded: Recorded, weight: Tensor) -> None:
     place = recorded.place
-    _, heads, sources, width = recorded.attention[1].shape
+    _, _, sources, width = recorded.attention.value.shape
+    heads = recorded.attention.probs.shape[1]
     if weight.shape[0] != heads * width:
         raise place.wrong(f"has an out of {weight.shape[0]} inputs for {heads} heads of {width}")
     targets = recorded.x.shape[1]
@@ -119,8 +131,11 @@ def _require_shapes(recorded: Recorded, weight: Tensor) -> None:
         )
 
 
-def _scaled(block: Block, factor: float) -> Block:
-    """The block times a factor, which may be negative: its scale must stay above 0."""
+def _scaled(block: Block, factor: float | Tensor) -> Block:
+    """The block times a factor, or one for each dimension [D].
+
+    It may be negative, and the scale of a block must stay above 0.
+    """
     return replace(
         block,
         weight=block.weight * factor,

@@ -6,7 +6,8 @@ softmax, which is the same: probabilities times exp(bias), divided by their sum.
 model itself, one of −inf hides a key.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -16,8 +17,10 @@ from transformers import PreTrainedModel
 
 from alti._errors import UnsupportedModelError
 from alti.read.affine import Call
+from alti.read.attention_call import AttentionCall, Tile
+from alti.read.by_layer import Tape
 from alti.read.events import Reader
-from alti.read.modules import network
+from alti.read.modules import call, network
 
 
 def with_bias(model: nn.Module, inputs: Mapping[str, Any], bias: Tensor | Sequence[Tensor]) -> Any:
@@ -37,6 +40,68 @@ def with_bias(model: nn.Module, inputs: Mapping[str, Any], bias: Tensor | Sequen
             "absence or occlusion"
         )
     return output
+
+
+# the bias of some rows [B, 1, n, S'] to the first S' keys, from one number for each source [B, S]
+BiasOf = Callable[[Tensor, slice, int], Tensor]
+
+
+@contextmanager
+def biased_by_layer(
+    model: nn.Module, inputs: Mapping[str, Any], sources: Tensor, bias: BiasOf
+) -> Iterator[tuple[Any, Tape]]:
+    """The same for a long text: the model's output, and a tape to take gradients with in here.
+
+    Gradients flow back into `sources`, from which `bias` is made where it is added.
+    """
+    inner = network(model)
+    reader = _LongReader(inner, sources, bias)
+    with torch.enable_grad(), reader.listening(), reader.tape.recording() as tape:
+        yield call(inner, inputs), tape
+
+
+class _LongReader(Reader):
+    """Adds a bias to every attention, which is computed by rows."""
+
+    def __init__(self, model: PreTrainedModel, sources: Tensor, bias: BiasOf) -> None:
+        super().__init__(model, by_rows=True)
+        self.tape = Tape(self)
+        self.sources = sources
+        self.bias = bias
+
+    def hooks(self) -> Iterator[RemovableHandle]:
+        return iter(())
+
+    def attend(self, call: AttentionCall) -> Tensor:
+        return self.tape.attend(call, self._mixed, self._back, self.sources)
+
+    def _mixed(self, call: AttentionCall) -> Tensor:
+        parts = [
+            tile.run(*tile.operands, self._bias(self.sources, rows, tile))[0]
+            for rows, tile in call.tiles()
+        ]
+        return torch.cat(parts, 1)
+
+    def _bias(self, sources: Tensor, rows: slice, tile: Tile) -> Tensor:
+        return self.bias(sources, rows, tile.key.shape[2]).to(tile.query.dtype)
+
+    def _back(self, call: AttentionCall, slope: Tensor) -> tuple[Tensor, ...]:
+        """Gradients of queries, keys, values and sources."""
+        query, key, value, sources = (
+            torch.zeros_like(x) for x in (call.query, call.key, call.value, self.sources)
+        )
+        for rows, tile in call.tiles():
+            leaves = [x.detach().requires_grad_() for x in (*tile.operands, self.sources)]
+            with torch.enable_grad():
+                q, k, v, given = leaves
+                output, _ = tile.run(q, k, v, self._bias(given, rows, tile))
+            own = torch.autograd.grad(output, leaves, slope[:, rows])
+            seen = slice(0, tile.key.shape[2])
+            query[:, :, rows] += own[0]
+            key[:, :, seen] += own[1]
+            value[:, :, seen] += own[2]
+            sources += own[3]
+        return query, key, value, sources
 
 
 class _Reader(Reader):

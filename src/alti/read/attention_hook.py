@@ -19,15 +19,20 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from alti._errors import UnsupportedModelError
+from alti.read.attention_call import AttentionCall, EagerAttention, added, meant, repeated
 from alti.read.cuda_capture import capturing
 from alti.read.modules import evaluating
 
 PREFIX = "alti_over_"
 
-EagerAttention = Callable[..., tuple[Tensor, Tensor]]
-
 
 class Listener(Protocol):
+    needs_mask: bool  # attention adds its mask even where that masks nothing
+    by_rows: bool  # attention goes to `attend`, and no mask of numbers is made
+
+    def attend(self, call: AttentionCall) -> Tensor:
+        """Compute attention: what it mixes, [B, T, H, d]."""
+
     def before_attention(
         self, query: Tensor, key: Tensor, value: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
@@ -106,16 +111,18 @@ def _attention_over(before: str | None) -> Callable[..., Any]:
         if listener is None:
             plain = ALL_ATTENTION_FUNCTIONS.get_interface(before, eager)
             return plain(module, query, key, value, attention_mask, *args, **kwargs)
+        if listener.by_rows:
+            plain = ALL_ATTENTION_FUNCTIONS.get_interface(before, eager)
+            given = module, query, key, value, attention_mask, args, kwargs
+            return listener.attend(AttentionCall(eager, plain, before, *given)), None
         query, key, value = listener.before_attention(query, key, value)
-        attention_mask, blind = _meant(attention_mask, before, query.dtype)
+        attention_mask, blind = meant(attention_mask, before, query.dtype)
         attention_mask = listener.added_to_scores(attention_mask, query.dtype)
         output, probs = eager(module, query, key, value, attention_mask, *args, **kwargs)
         if blind is not None:
             output = output.masked_fill(blind.transpose(1, 2), 0)
             probs = probs.masked_fill(blind, 0)
-        groups = probs.shape[1] // value.shape[1]  # heads that share a key and a value
-        values = value if groups == 1 else value.repeat_interleave(groups, dim=1)
-        listener.after_attention(probs, values)
+        listener.after_attention(probs, repeated(value, probs.shape[1]))
         return output, probs
 
     return attention
@@ -125,45 +132,20 @@ def _mask_over(before: str | None) -> Callable[..., Any]:
     """The mask that eager attention adds; without a listener, the mask of `before`."""
 
     def mask(*args: Any, **kwargs: Any) -> Any:
-        if _listener.get() is None and before in ALL_MASK_ATTENTION_FUNCTIONS:
+        listener = _listener.get()
+        if listener is None and before in ALL_MASK_ATTENTION_FUNCTIONS:
             return ALL_MASK_ATTENTION_FUNCTIONS[before](*args, **kwargs)
+        if listener is not None and listener.by_rows:
+            return ALL_MASK_ATTENTION_FUNCTIONS["sdpa"](*args, **kwargs)
         shown = ALL_MASK_ATTENTION_FUNCTIONS["sdpa"](
             *args, **{**kwargs, "allow_is_causal_skip": False}
         )
-        if shown is None or (not capturing() and shown.all()):
+        needed = capturing() or (listener is not None and listener.needs_mask)
+        if shown is None or (not needed and shown.all()):
             return None  # nothing is masked: spares every layer an addition of its size
-        return _added(shown, kwargs.get("dtype", torch.float32))
+        return added(shown, kwargs.get("dtype", torch.float32))
 
     return mask
-
-
-def _added(shown: Tensor, dtype: torch.dtype) -> Tensor:
-    """What eager attention adds to its scores [B, H, T, S]: 0 for visible keys, −inf for others.
-
-    A row without any key is padding: it gets one finite number everywhere, since a nan would
-    spread. A float32 can hold that number: many families take the softmax of float64 scores in it.
-    """
-    lowest = max(torch.finfo(dtype).min, torch.finfo(torch.float32).min)
-    added = torch.zeros_like(shown, dtype=dtype).masked_fill_(~shown, -torch.inf)
-    return added.masked_fill_(~shown.any(-1, keepdim=True), lowest)
-
-
-def _meant(
-    mask: Any, implementation: str | None, dtype: torch.dtype
-) -> tuple[Tensor | None, Tensor | None]:
-    """A mask as eager attention takes it, and its rows without a key [B, H, T, 1] if it has any.
-
-    A mask of four dimensions reaches attention as the user gave it. All implementations but eager
-    take booleans, True for a visible key, and output 0 for a row without any; eager attention
-    would add them as numbers.
-    """
-    if mask is not None and not isinstance(mask, Tensor):
-        raise UnsupportedModelError(
-            f"a {type(mask).__name__} cannot be read as a mask: pass a tensor of two dimensions"
-        )
-    if mask is None or mask.dtype != torch.bool or implementation in (None, "eager"):
-        return mask, None
-    return _added(mask, dtype), ~mask.any(-1, keepdim=True)
 
 
 def _eager(module: nn.Module) -> EagerAttention:

@@ -1,9 +1,13 @@
 """One attention block as a sum of one vector per token: what everything else is computed from."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+
+Rows = slice | Tensor  # neighbours, or positions [B, n]
+Again = Callable[[Rows], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,9 @@ class Block:
     cross: bool = False  # sources are another sequence: the residual has a column of its own
     mask: Tensor | None = None  # [B, T]  False at padding; None: every position is real
     own: Tensor | None = None  # [B, T]  the column of each row's own token; None: row i is token i
+    # Of a long text: probabilities [B, H, n, S'] of some rows, and the values [B, H, S', d] of the
+    # first S' tokens, which are all that these rows see. `attn` is empty then.
+    again: Again | None = None
 
     def rebuilt(self) -> Tensor:  # [B, T, D]
         """y_i from its parts: Σ_j T_ij + bias_i, to be compared with `output`."""
@@ -39,6 +46,25 @@ class Block:
         batch, _, targets, _ = self.attn.shape
         return torch.arange(targets, device=self.attn.device).expand(batch, -1)
 
+    def span(self, rows: slice) -> "Block":
+        """The block of neighbouring rows, with the first sources alone where they see no others."""
+        attn = self.attn[:, :, rows]
+        value = self.value
+        if self.again is not None:
+            attn, value = self.again(rows)
+        return replace(
+            self,
+            again=None,
+            attn=attn,
+            value=value,
+            mask=None if self.mask is None else self.mask[:, rows],
+            own=self.own_columns()[:, rows],
+            scale=self.scale[:, rows],
+            residual=self.residual[:, rows],
+            bias=self.bias[:, rows],
+            output=self.output[:, rows],
+        )
+
     def rows(self, positions: Tensor) -> "Block":  # [B, n]
         """The block of some target rows; its `contributions` are these rows of the whole."""
         texts = torch.arange(len(positions), device=positions.device)[:, None]
@@ -48,9 +74,14 @@ class Block:
                 return x[:, positions[0]]
             return x[texts, positions]
 
+        attn, value = self.again(positions) if self.again else (None, self.value)
+        if attn is None:
+            attn = select(self.attn.transpose(1, 2)).transpose(1, 2)
         return replace(
             self,
-            attn=select(self.attn.transpose(1, 2)).transpose(1, 2),
+            again=None,
+            attn=attn,
+            value=value,
             mask=None if self.mask is None else select(self.mask),
             own=select(self.own_columns()),
             scale=select(self.scale),

@@ -8,7 +8,7 @@ transformers' attention interface or, in families that do not use it, at the two
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from threading import get_ident
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,24 +18,37 @@ from transformers import PreTrainedModel
 from alti._errors import DecompositionError
 from alti.families import Site
 from alti.read.affine import Call
+from alti.read.attention_call import AttentionCall
 from alti.read.attention_hook import capturing_attention, is_listening
 from alti.read.modules import decodes, network, stacks_of
+from alti.read.own_attention import OwnAttention
 
 Point = Literal["word", "embedding"]  # where vectors enter a model
-Attention = tuple[Tensor, Tensor]  # probabilities [B, H, T, S] and values [B, H, S, d]
+
+
+class Attention(NamedTuple):
+    """What attention computed at one site."""
+
+    probs: Tensor  # [B, H, T, S]
+    value: Tensor  # [B, H, S, d]
+    # of a long text: no probabilities [B, H, T, 0], values by group [B, G, S, d], and this
+    call: AttentionCall | None = None
 
 
 class Reader:
     """Reads forward passes of one model; handlers run only in the thread that started the pass."""
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, *, by_rows: bool = False) -> None:
         self.model = model
+        self.by_rows = by_rows  # attention is not kept, but computed again when it is asked for
         self.name: str = model.config.model_type
         self.stacks = stacks_of(model)
         self.layer: nn.Module | None = None  # the one that is running
         self.calls: dict[str, Call] = {}  # at the site that is running, by field of Site
         self.captured: Attention | None = None  # at the interface, and not yet claimed
         self.count = 0  # sites that are complete
+        sites = [site for stack, _ in self.stacks for site in stack.sites]
+        self.needs_mask = any(site.own for site in sites)  # adds its mask, whatever that is
 
     def hooks(self) -> Iterator[RemovableHandle]:
         """Register what this reader wants to see."""
@@ -49,24 +62,49 @@ class Reader:
         with exact, capturing_attention(self.model, self), ExitStack() as registered:
             for handle in self.hooks():
                 registered.callback(handle.remove)
+            if self.needs_mask:
+                own = OwnAttention(self)
+                for handle in self._own_hooks(own):
+                    registered.callback(handle.remove)
+                registered.enter_context(own)
             yield
+
+    def _own_hooks(self, own: OwnAttention) -> Iterator[RemovableHandle]:
+        """Watch the modules that mix their values by themselves."""
+        layers = [(layer, stack.sites) for stack, layers in self.stacks for layer in layers]
+        paths = [(layer, site.own) for layer, sites in layers for site in sites if site.own]
+        for module in (layer.get_submodule(path) for layer, path in paths):
+            yield module.register_forward_pre_hook(lambda *_: own.watch(is_listening(self)))
+            yield self.at_end(module, lambda output: own.watch(False))
 
     def before_attention(
         self, query: Tensor, key: Tensor, value: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         return query, key, value
 
+    def before_mixing(self, probs: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """The same in a module that mixes its values by itself (`Site.own`)."""
+        return probs, value
+
     def added_to_scores(self, mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
         return mask
 
+    def attend(self, call: AttentionCall) -> Tensor:
+        """By rows: what attention computes, [B, T, H, d]."""
+        self._capture(Attention(call.query[..., :0], call.value, call))
+        return call.output()
+
     def after_attention(self, probs: Tensor, value: Tensor) -> None:
+        self._capture(Attention(probs, value))
+
+    def _capture(self, attention: Attention) -> None:
         if self.captured is not None:
             raise DecompositionError(
                 f"{self.name} block {self.count}: attention was computed again before the block "
                 f"was complete; in alti.FAMILIES[{self.name!r}] a site is missing, or its norm, "
                 "then or parallel comes too late"
             )
-        self.captured = probs, value
+        self.captured = attention
 
     def claim_attention(self, site: Site) -> Attention | None:
         """The attention of the site that is running, which can be claimed once; None: not seen."""
@@ -75,8 +113,11 @@ class Reader:
             value = self.calls.get("value")
             if probs is None or value is None:
                 return None
-            split = split_values(site, value.output, probs.output.shape[1])
-            return probs.output, split[..., site.value_part[0], :].transpose(1, 2)
+            heads = probs.output.shape[1]
+            values = split_values(site, value.output, heads)[..., site.value_part[0], :]
+            if site.value_bias and self.layer is not None:
+                values = values + self.layer.get_parameter(site.value_bias).reshape(heads, -1)
+            return Attention(probs.output, values.transpose(1, 2))
         captured = self.captured
         self.captured = None
         return captured
@@ -85,6 +126,8 @@ class Reader:
         """Keep the calls of the module that a field of a site names."""
 
         def keep(call: Call) -> None:
+            if field == "parallel":  # Falcon adds attention to it in place
+                call = call._replace(output=call.output.clone())
             self.calls[field] = call
 
         return self.after(layer, getattr(site, field), keep)

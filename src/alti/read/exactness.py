@@ -163,6 +163,11 @@ class _Follower(Reader):
             self._next(x.transpose(1, 2).flatten(2), "reads", what)
         return query, key, value
 
+    def before_mixing(self, probs: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        what = f"the values of layer {self.started - 1}"
+        self._next(value.transpose(1, 2).flatten(2), "reads", what)
+        return probs, value
+
     def after_attention(self, probs: Tensor, value: Tensor) -> None:
         """Attention is replaced where its output projection reads it."""
 

@@ -12,7 +12,7 @@ attention, and `response` those that pass through its probabilities. 1 and 0 giv
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,14 +30,14 @@ from alti.families import Site
 from alti.read.affine import Call, norm
 from alti.read.attention_hook import paused
 from alti.read.events import Reader, entering, split_values
-from alti.read.modules import is_gated, network
+from alti.read.modules import family_of, is_gated, network
 from alti.read.output_bias import output_bias
 from alti.read.verdicts import FLOAT32_NORM_LIMIT, LIMITS
 
 Function = Callable[..., Any]
 
 ALONE = 0.05  # attention to all others below which a token cannot be taken out
-NORM = re.compile(r"norm$", re.IGNORECASE)
+NORM = re.compile(r"norm(1p)?$", re.IGNORECASE)
 ACTIVATION = re.compile(r"gelu|relu|silu|swish|mish|tanh|elu|activation$|laplace", re.IGNORECASE)
 ACTIVATIONS: set[Function] = {
     torch.tanh, torch.relu, Tensor.tanh, Tensor.relu, functional.tanh, functional.relu,
@@ -95,6 +95,12 @@ class Messages:
         return split.transpose(1, 2)
 
 
+# (layer, prediction, messages to some rows, the gradient at these, the rows)
+Receive = Callable[[int, int, Messages, Tensor, slice], None]
+# gradients at the vectors that enter each stack, and at biases and constants
+Effects = tuple[Sequence[Tensor], Sequence[Tensor | None]]
+
+
 @dataclass(slots=True)
 class View:
     """One forward pass seen as linear."""
@@ -111,6 +117,34 @@ class View:
         """The vectors that enter each stack."""
         return [self.start] if self.prefix is None else [self.start, self.prefix]
 
+    @property
+    def others(self) -> list[Tensor]:
+        """Biases, and constants that are added like them."""
+        return [*(self.biases or []), *self.constants]
+
+    def effects(self, values: Tensor, receive: Receive | None = None) -> Iterator[Effects]:
+        """Gradients of the values [B, K] of each prediction, in their order.
+
+        Either all messages are passed to `receive`, with the gradient at what they were added up
+        to, or the gradients at biases and constants are computed too.
+        """
+        starts = len(self.starts)
+        behind = self.others if receive is None else [sent.mixed for sent in self.messages]
+        vectors = [*self.starts, *behind]
+        for k, value in enumerate(values.unbind(1)):
+            slopes = _gradients(value, vectors, keep=k < values.shape[1] - 1)
+            if receive is None:
+                yield slopes[:starts], slopes[starts:]
+                continue
+            pairs = zip(self.messages, slopes[starts:], strict=True)
+            for layer, (messages, slope) in enumerate(pairs):
+                receive(layer, k, messages, slope, slice(0, messages.attn.shape[2]))
+            yield slopes[:starts], ()
+
+
+def _gradients(value: Tensor, vectors: Sequence[Tensor], *, keep: bool) -> tuple[Any, ...]:
+    return torch.autograd.grad(value.sum(), vectors, retain_graph=keep, allow_unused=True)
+
 
 def linear_view(
     model: nn.Module, inputs: Mapping[str, Any], *, value: float = 1.0, response: float = 0.0
@@ -120,19 +154,27 @@ def linear_view(
     The model is left as it was, also after an exception.
     """
     inner = network(model)
-    reader = _Reader(inner, value, response)
+    require_linear(inner)
+    reader = Straightened(inner, value, response)
     view = reader.view
     with (
         torch.enable_grad(),
         reader.listening(),
         entering(inner, "embedding", reader.enter),
-        _StraightFunctions(),
+        StraightFunctions(),
         output_bias(inner) as view.constants,
     ):
         view.output = inner(**{"return_dict": True, **inputs})
-    biases = _biases(inner)
-    view.biases = biases if all(bias.requires_grad for bias in biases) else None
+    view.biases = trained_biases(inner)
     return view
+
+
+def require_linear(model: PreTrainedModel) -> None:
+    if why := family_of(model).nonlinear:
+        raise UnsupportedModelError(
+            f"{model.config.model_type} has no linear view, because {why}: use alti, dimming, "
+            "gradients or occlusion"
+        )
 
 
 def completeness(
@@ -192,15 +234,22 @@ def require_complete(missing: Tensor, model: nn.Module) -> None:
         )
 
 
+def trained_biases(model: nn.Module) -> list[Tensor] | None:
+    biases = _biases(model)
+    return biases if all(bias.requires_grad for bias in biases) else None
+
+
 def _biases(model: nn.Module) -> list[Tensor]:
     return [p for name, p in model.named_parameters() if name.endswith("bias") and p.dim() == 1]
 
 
-class _Reader(Reader):
+class Straightened(Reader):
     """Holds constant what makes a model nonlinear, and keeps what attention carried."""
 
-    def __init__(self, model: PreTrainedModel, value: float, response: float) -> None:
-        super().__init__(model)
+    def __init__(
+        self, model: PreTrainedModel, value: float, response: float, *, by_rows: bool = False
+    ) -> None:
+        super().__init__(model, by_rows=by_rows)
         self.view = View()
         self.value = value
         self.response = response
@@ -210,12 +259,20 @@ class _Reader(Reader):
         for module in self.model.modules():
             straight = _straightening(module, gates)
             if straight is not None:
-                yield self.anywhere(module, straight)
+                yield self.anywhere(module, partial(_in_a_graph, straight))
         for stack, layers in self.stacks:
             for layer in layers:
                 yield self.at_start(layer, lambda x: None)
+                yield from self._router_hooks(layer)
                 for site in stack.sites:
                     yield from self._site_hooks(site, layer)
+
+    def _router_hooks(self, layer: nn.Module) -> Iterator[RemovableHandle]:
+        """How experts are weighed is held constant; some layers of a family may have none."""
+        modules = dict(layer.named_modules())
+        for path in family_of(self.model).routers:
+            if path in modules:
+                yield self.anywhere(modules[path], _constants)
 
     def _gates(self) -> set[int]:
         """Activations inside the layers of a family whose MLP is gated."""
@@ -230,7 +287,8 @@ class _Reader(Reader):
             yield self.after(layer, site.value, partial(self._fade_values, site))
             yield self.record(layer, site, "probs")
             yield self.after(layer, site.probs, lambda call: _faded(call.output, self.response))
-        yield self.after(layer, site.out, partial(self._projected, site))
+        if not self.by_rows:
+            yield self.after(layer, site.out, partial(self._projected, site))
 
     def enter(self, x: Tensor) -> Tensor:
         leaf = x.detach().requires_grad_()
@@ -244,6 +302,9 @@ class _Reader(Reader):
         self, query: Tensor, key: Tensor, value: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         return _faded(query, self.response), _faded(key, self.response), _faded(value, self.value)
+
+    def before_mixing(self, probs: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        return _faded(probs, self.response), _faded(value, self.value)
 
     def _fade_values(self, site: Site, call: Call) -> Tensor:
         """The same for values among the parts of a projection."""
@@ -260,7 +321,7 @@ class _Reader(Reader):
             raise UnsupportedModelError(
                 f"{type(call.module).__name__} was called before any attention was captured"
             )
-        probs, value = attention
+        probs, value, _ = attention
         dtype = torch.promote_types(probs.dtype, torch.float32)
         messages = Messages(probs.detach().to(dtype), value.detach().to(dtype), call.input)
         self.view.messages.append(messages)
@@ -280,7 +341,12 @@ def _straightening(module: nn.Module, gates: set[int]) -> Callable[[Call], Tenso
     return None
 
 
-class _StraightFunctions(TorchFunctionMode):
+def _in_a_graph(straight: Callable[[Call], Tensor], call: Call) -> Tensor | None:
+    """A pass without a graph has no gradients to change."""
+    return straight(call) if torch.is_grad_enabled() else None
+
+
+class StraightFunctions(TorchFunctionMode):
     """Activations that a model calls as functions."""
 
     def __torch_function__(
@@ -307,6 +373,14 @@ def _faded(x: Tensor, factor: float) -> Tensor:
 
 def _constant(call: Call) -> Tensor:
     return call.output.detach()
+
+
+def _constants(call: Call) -> Any:
+    """The same for a module that may return several tensors."""
+    output: Any = call.output
+    if isinstance(output, Tensor):
+        return output.detach()
+    return tuple(x.detach() if isinstance(x, Tensor) else x for x in output)
 
 
 def _straight_activation(call: Call) -> Tensor:

@@ -11,7 +11,7 @@ from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from alti._errors import UnsupportedModelError
-from alti.families import FAMILIES, Family, Stack
+from alti.families import FAMILIES, REFUSED, Family, Stack
 from alti.read.process import held_while_forking, settle
 
 DECODED = 7  # tokens that a decoder reads where none are given, behind its first
@@ -45,6 +45,11 @@ def family_of(model: nn.Module) -> Family:
 
 def family_named(name: str, config: Mapping[str, Any]) -> Family:
     """The entry of FAMILIES for a model type; `config` may hold settings that it refuses."""
+    if name in REFUSED and name not in FAMILIES:
+        raise UnsupportedModelError(
+            f"alti cannot read {name} models: {REFUSED[name]}; `alti families` lists those that it "
+            "reads"
+        )
     if name not in FAMILIES:
         raise UnsupportedModelError(
             f"alti does not know the model family {name!r}: it reads "
@@ -54,8 +59,8 @@ def family_named(name: str, config: Mapping[str, Any]) -> Family:
     for field, why in FAMILIES[name].refuse:
         if config.get(field):
             raise UnsupportedModelError(
-                f"this {name} model has {field} = {config[field]!r}: {why}, which attention blocks "
-                f"alone cannot show; use a {name} model without it"
+                f"this {name} model has {field} = {config[field]!r}: {why}; use a {name} model "
+                "without it"
             )
     return FAMILIES[name]
 

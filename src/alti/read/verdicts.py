@@ -13,7 +13,7 @@ from alti.read.block import Block
 from alti.read.cuda_capture import afterwards
 
 LIMITS = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 2e-2}
-FLOAT32_NORM_LIMIT = 1e-6  # for a float64 model whose norm computes in float32
+FLOAT32_NORM_LIMIT = 1e-6  # for a float64 model whose norm (or softmax) computes in float32
 
 
 def limit_of(dtype: torch.dtype, *, plain: bool) -> float:
@@ -83,12 +83,13 @@ def errors(
     as that rounding allows.
     """
     rounding = 0.0 if branch is None else rounding_of(branch[1])
-    if fused := fused_for(block.attn.device, block.attn.dtype):
+    fused = fused_for(block.attn.device, block.attn.dtype)
+    if fused and block.again is None:
         own = None if branch is None else branch[0]
         fused_errors: Tensor = fused.errors(block, positions, own, rounding)
         return fused_errors
     everywhere = positions.shape[1] == block.attn.shape[2]  # in their order
-    rows = block if everywhere else block.rows(positions)
+    rows = block if everywhere and block.again is None else block.rows(positions)
     if branch is None:
         return relative(rows.rebuilt(), rows.output, rows.mask)
     texts = torch.arange(len(positions), device=positions.device)[:, None]
@@ -154,13 +155,15 @@ class Verdicts:
     so there they are read together at the end, or after each replay of a CUDA graph.
     """
 
-    def __init__(self, *, at_once: bool) -> None:
+    def __init__(self, *, at_once: bool, again: bool = False) -> None:
         self.at_once = at_once
+        self.again = again  # attention is computed again, where a float32 softmax rounds anew
         self.open: list[Verdict] = []
 
     def add(self, place: Place, error: Tensor, dtype: torch.dtype, norms: list[nn.Module]) -> None:
         """Judge one block of a model that computes in `dtype`, with these norms on the way."""
-        limit = limit_of(dtype, plain=all(type(module) is nn.LayerNorm for module in norms))
+        plain = not self.again and all(type(module) is nn.LayerNorm for module in norms)
+        limit = limit_of(dtype, plain=plain)
         self.open.append(Verdict(place, error, limit, dtype.itemsize < 4))
         if self.at_once or error.device.type == "cpu":
             self.conclude()

@@ -30,7 +30,12 @@ COMPARED = 16
 
 
 def walk(
-    model: nn.Module, inputs: Mapping[str, Any], visit: Visit, *, through: Through = None
+    model: nn.Module,
+    inputs: Mapping[str, Any],
+    visit: Visit,
+    *,
+    through: Through = None,
+    by_rows: bool = False,
 ) -> Any:
     """Run the model once, pass each attention block to `visit`, return the model's output.
 
@@ -39,9 +44,11 @@ def walk(
     `visit` sees the block, or on an accelerator before `walk` returns. No block is kept: peak
     memory is one block.
     `through="ffn"` carries each block through the second norm of its layer (for Globenc and
-    ALTI + LN2). The model is left as it was, also after an exception.
+    ALTI + LN2). With `by_rows` a block holds no attention, but computes that of some rows again
+    when it is asked for them (`Block.span`, `Block.rows`): for texts whose T² is too much. The
+    model is left as it was, also after an exception.
     """
-    return _walk(model, inputs, lambda block, _: visit(block), through, COMPARED)
+    return _walk(model, inputs, lambda block, _: visit(block), through, COMPARED, by_rows)
 
 
 def trace(model: nn.Module, inputs: Mapping[str, Any], *, through: Through = None) -> list[Block]:
@@ -73,13 +80,14 @@ def _walk(
     report: Report,
     through: Through,
     compared: int | None,
+    by_rows: bool = False,
 ) -> Any:
     if through not in (None, "ffn"):
         raise UsageError(
             f"through = {through!r} is not known: give 'ffn' for the second norm, or None"
         )
     inner = network(model)
-    reader = _Reader(inner, inputs, report, through, compared)
+    reader = _Reader(inner, inputs, report, through, compared, by_rows)
     with torch.no_grad(), reader.listening():
         output = call(inner, inputs)
     reader.finish()
@@ -96,13 +104,14 @@ class _Reader(Reader):
         report: Report,
         through: Through,
         compared: int | None,
+        by_rows: bool,
     ) -> None:
-        super().__init__(model)
+        super().__init__(model, by_rows=by_rows)
         self.inputs = inputs
         self.report = report
         self.through = through
         self.sample = Sample(compared)
-        self.verdicts = Verdicts(at_once=compared is None)
+        self.verdicts = Verdicts(at_once=compared is None, again=by_rows)
         self.x = torch.empty(0)  # the residual of the site that is running
         self.masks: dict[str, Tensor | None] = {}  # by name of the input; None: no padding
         self.numbers: dict[Any, tuple[Tensor, Tensor]] = {}  # 0 and 1, by dtype and device
@@ -182,13 +191,16 @@ class _Reader(Reader):
         attention = self.claim_attention(site)
         if attention is None:
             raise place.wrong(
-                "ends before any attention was captured, so it must name probs and value"
+                "ends before any attention was captured, so it must name probs and value, or own"
             )
         x = self.calls["residual"].output if site.residual else self.x
         total = total_of(place, self.calls, x, read)
         factor = getattr(self.model.config, site.branch_scale) if site.branch_scale else 1.0
+        gain = None
+        if site.branch_gain and self.layer is not None:
+            gain = self.layer.get_parameter(site.branch_gain)
         numbers = self._numbers(torch.promote_types(x.dtype, torch.float32), x.device)
-        return Recorded(place, self.calls, attention, x, total, output, factor, numbers)
+        return Recorded(place, self.calls, attention, x, total, output, factor, gain, numbers)
 
     def _carry(self, site: Site, output: Any) -> None:
         """The layer ended: carry the waiting block through the second norm, the layer's last."""

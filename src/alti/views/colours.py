@@ -10,6 +10,7 @@ BLUE = 250.0  # hue in degrees of scores for the label
 ORANGE = 47.0  # against it; the two are distinguishable with any kind of colour blindness
 BLACK = "#000000"
 WHITE = "#ffffff"
+SOFT = 0.09  # the chroma of coloured text on grey
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,12 @@ class Scale:
         finite = [score for score in scores if math.isfinite(score)]
         return cls(max(map(abs, finite), default=0.0), any(score < 0 for score in finite))
 
+    @classmethod
+    def over(cls, scales: Iterable["Scale"]) -> "Scale":
+        """One scale for several views."""
+        given = list(scales)
+        return cls(max(each.largest for each in given), any(each.signed for each in given))
+
     def share(self, score: float) -> float:
         """The score relative to the largest, −1 to 1."""
         if not self.largest or math.isnan(score):
@@ -46,7 +53,8 @@ class Scale:
         return max(-1.0, min(1.0, score / self.largest))
 
     def level(self, score: float) -> int:
-        return round(STEPS * self.share(score))
+        share = STEPS * self.share(score)
+        return int(math.copysign(math.floor(abs(share) + 0.5), share))  # as JavaScript rounds
 
     def number(self, score: float) -> str:
         """The score, to three significant digits of the largest, with a sign if signed."""
@@ -100,6 +108,7 @@ _TERMINAL = {
     16 + 36 * r + 6 * g + b: f"#{_CUBE[r]:02x}{_CUBE[g]:02x}{_CUBE[b]:02x}"
     for r in range(6) for g in range(6) for b in range(6)
 }  # fmt: skip
+_GREYS = {232 + step: f"#{8 + 10 * step:02x}" + 2 * f"{8 + 10 * step:02x}" for step in range(24)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,23 +124,40 @@ class Numbered:
 def paint_256(level: int, theme: Theme) -> Numbered | None:
     """The nearest of 256 colours with the level's hue, so that its sign stays recognisable.
 
-    None if the uncoloured background is nearer.
+    The palette has no weak dark colours: where a grey is nearer, the text has the hue. None if the
+    uncoloured background is nearer.
     """
     wanted = _oklab(paint(level, theme).background)
     hue = math.atan2(wanted[2], wanted[1])
-    distances = {
-        number: math.dist(wanted, lab)
-        for number, colour in _TERMINAL.items()
-        if _has_hue(lab := _oklab(colour), hue)
-    }
-    best = min(distances, key=lambda number: distances[number])
-    starts_uncoloured = not theme.chroma[0]
-    if starts_uncoloured:
-        ground = _oklab(paint(0, theme).background)
-        if math.dist(wanted, ground) < distances[best]:
-            return None
-    colours = painted(_TERMINAL[best])
-    return Numbered(best, 231 if colours.ink == WHITE else 16, colours)
+    distance, best = _nearest(wanted, _with_hue(hue))
+    if theme.chroma[0]:
+        return _numbered(best)
+    ground = _oklab(paint(0, theme).background)
+    grey_distance, grey = _nearest(wanted, _GREYS)
+    if math.dist(wanted, ground) < min(distance, grey_distance):
+        return None
+    return _numbered(best) if distance <= grey_distance else _tinted(grey, hue)
+
+
+def _nearest(wanted: tuple[float, float, float], palette: dict[int, str]) -> tuple[float, int]:
+    return min((math.dist(wanted, _oklab(colour)), number) for number, colour in palette.items())
+
+
+def _with_hue(hue: float) -> dict[int, str]:
+    return {number: colour for number, colour in _TERMINAL.items() if _has_hue(_oklab(colour), hue)}
+
+
+def _numbered(background: int) -> Numbered:
+    colours = painted(_TERMINAL[background])
+    return Numbered(background, 231 if colours.ink == WHITE else 16, colours)
+
+
+def _tinted(grey: int, hue: float) -> Numbered:
+    """A legible text of a hue on a grey; not a vivid one, which would look like a strong score."""
+    background = _GREYS[grey]
+    inks = {n: c for n, c in _with_hue(hue).items() if contrast(c, background) >= 4.5}
+    ink = min(inks, key=lambda number: abs(math.hypot(*_oklab(inks[number])[1:]) - SOFT))
+    return Numbered(grey, ink, Paint(background, inks[ink]))
 
 
 def _has_hue(lab: tuple[float, float, float], hue: float) -> bool:

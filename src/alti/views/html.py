@@ -4,6 +4,7 @@ import base64
 import hashlib
 from collections.abc import Iterator
 from html import escape
+from itertools import chain
 from pathlib import Path
 
 from alti._characters import visible
@@ -18,11 +19,13 @@ from alti.views.said import (
     cut_note,
     is_text,
     label_of,
+    meaning_of,
     method_of,
     notes,
     number_of,
     order_of,
     probability_of,
+    scale_name,
     sections,
     shortened,
     side_of,
@@ -84,11 +87,13 @@ def page(
     words: bool = True,
     title: str | None = None,
     theme: str | None = None,
+    one_scale: bool = False,
 ) -> str:
     """A complete page. Consecutive attributions of the same text are stacked for comparison.
 
     Its content security policy allows its own stylesheet and nothing else. `theme` is light or
-    dark; None follows the reader's settings.
+    dark; None follows the reader's settings. With `one_scale`, a method has the same scale in
+    every text, so that texts can be compared.
     """
     if theme is not None and theme not in THEMES:
         raise UsageError(
@@ -105,24 +110,46 @@ def page(
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="{theme or "light dark"}">
-<title>{_escaped(name)}</title>
+<title>{escaped(name)}</title>
 <style>{STYLE}</style>
 </head>
 <body class="alti-page">
 <main>
-{fragment(attributions, words=words)}
+{fragment(attributions, words=words, one_scale=one_scale)}
 </main>
 </body>
 </html>
 """
 
 
-def fragment(attributions: Shown, *, words: bool = True) -> str:
-    """A section for each text, for a page that includes STYLE. It opens with words or tokens."""
+def fragment(
+    attributions: Shown, *, words: bool = True, one_scale: bool = False, below: str = ""
+) -> str:
+    """A section for each text, for a page that includes STYLE. It opens with words or tokens.
+
+    `below` is HTML for the end of the section of a text.
+    """
+    shown = sections(attributions)
+    scales = _common(shown) if one_scale else {}
     return "\n".join(
-        _answer(each, words) if isinstance(each, Attributions) else _section(each, words)
-        for each in sections(attributions)
+        _answer(each, words)
+        if isinstance(each, Attributions)
+        else _section(each, words, below, scales=scales)
+        for each in shown
     )
+
+
+Scales = dict[tuple[str, bool], Scale]  # of a method, by words or by tokens
+
+
+def _common(shown: list[Attributions | list[Attribution]]) -> Scales:
+    """The scale of each method over all texts."""
+    found: dict[tuple[str, bool], list[Scale]] = {}
+    for attribution in chain.from_iterable(each for each in shown if isinstance(each, list)):
+        for words in (True, False) if is_text(attribution.source) else ():
+            scale = scale_of(attribution, passages(attribution, words=words))
+            found.setdefault((method_of(attribution), words), []).append(scale)
+    return {key: Scale.over(scales) for key, scales in found.items()}
 
 
 def _title(shown: Attributions | list[Attribution]) -> str:
@@ -131,7 +158,9 @@ def _title(shown: Attributions | list[Attribution]) -> str:
     return " · ".join(filter(None, parts))
 
 
-def _section(group: list[Attribution], words: bool, below: str = "") -> str:
+def _section(
+    group: list[Attribution], words: bool, below: str = "", scales: Scales | None = None
+) -> str:
     """One text, explained once or several times, and what is to be said below it."""
     first = group[0]
     alone = len(group) == 1
@@ -144,14 +173,16 @@ def _section(group: list[Attribution], words: bool, below: str = "") -> str:
         cut_note(first),
     ]
     rows = "\n".join(
-        _row(each, named=not alone, predicted=not same_prediction, model=not same_model)
+        _row(
+            each, scales or {}, named=not alone, predicted=not same_prediction, model=not same_model
+        )
         for each in group
     )
     switch = _switch(words) if any(is_text(each.source) for each in group) else ""
     return f"""<section class="alti" aria-label="Explanation">
 <header>
 {_prediction(first) if same_prediction else ""}
-{f'<p class="alti-by">{_escaped(" · ".join(filter(None, by)))}</p>' if any(by) else ""}
+{f'<p class="alti-by">{escaped(" · ".join(filter(None, by)))}</p>' if any(by) else ""}
 {switch}
 </header>
 {rows}{below}
@@ -194,35 +225,38 @@ def _tokens(view: Attributions) -> str:
 def _token(attribution: Attribution, ranked: list[Ranked], scale: Scale) -> str:
     cells = "".join(f"<td>{_ranked(each, scale)}</td>" for each in ranked)
     chance = probability_of(attribution.probability or 0.0)
-    token = _escaped(token_of(attribution).replace("\n", "␊"))
+    token = escaped(token_of(attribution).replace("\n", "␊"))
     return f'<tr><th scope="row" dir="auto">{token}</th><td>{chance}</td>{cells}</tr>'
 
 
 def _ranked(each: Ranked, scale: Scale) -> str:
     """A word on the colour of its score, and the score."""
-    name = _escaped(("…" if each.answer else "") + shortened(each.name, 24))
+    name = escaped(("…" if each.answer else "") + shortened(each.name, 24))
     colour = class_of(scale.level(each.score))
-    return f'<span class="{colour}" dir="auto">{name}</span>{_number(scale, each.score)}'
+    return f'<span class="{colour}" dir="auto">{name}</span>{number_on(scale, each.score)}'
 
 
 def _prediction(attribution: Attribution) -> str:
     label = ""
     if attribution.label:
-        label = f'<strong dir="auto">{_escaped(label_of(attribution))}</strong>'
+        label = f'<strong dir="auto">{escaped(label_of(attribution))}</strong>'
     chance = f"<span>{chance_of(attribution)}</span>" if chance_of(attribution) else ""
     return f'<p class="alti-says">{label}{chance}</p>' if label or chance else ""
 
 
-def _row(attribution: Attribution, *, named: bool, predicted: bool, model: bool) -> str:
+def _row(
+    attribution: Attribution, scales: Scales, *, named: bool, predicted: bool, model: bool
+) -> str:
     """One explanation by words and by tokens, with its name, prediction and model if they vary."""
     small = [label_of(attribution), chance_of(attribution)] if predicted else []
     small += [attribution.model] if model else []
-    below = f"<small>{_escaped(' · '.join(filter(None, small)))}</small>" if any(small) else ""
+    below = f"<small>{escaped(' · '.join(filter(None, small)))}</small>" if any(small) else ""
     name = ""
     if named:
-        name = f'<h3 class="alti-name">{_escaped(method_of(attribution))}{below}</h3>\n'
+        name = f'<h3 class="alti-name">{escaped(method_of(attribution))}{below}</h3>\n'
     if is_text(attribution.source):
-        views = f"{_view(attribution, words=True)}\n{_view(attribution, words=False)}"
+        method = method_of(attribution)
+        views = text_views(attribution, {w: s for (name, w), s in scales.items() if name == method})
     else:
         views = _groups(attribution)
     return f'<div class="alti-row">\n{name}<div class="alti-view">\n{views}\n</div>\n</div>'
@@ -232,7 +266,8 @@ def _groups(attribution: Attribution) -> str:
     """A row for each group: its name, score, bar and text; the highest first if there are many."""
     scale = Scale.of(attribution.scores.tolist())
     rows = "\n".join(_group(attribution, i, scale) for i in order_of(attribution))
-    left = _rest(notes(attribution, scale))
+    unit = scale_name(attribution)
+    left = _rest(notes(attribution, scale) + ([f"scores: {escaped(unit)}"] if unit else []))
     below = f'\n<p class="alti-legend">{left}</p>' if left else ""
     return f'<table class="alti-groups">\n<tbody>\n{rows}\n</tbody>\n</table>{below}'
 
@@ -242,22 +277,28 @@ def _group(attribution: Attribution, i: int, scale: Scale) -> str:
     level = scale.level(score)
     look = f"alti-bar alti-w{abs(level)} {class_of(STEPS if level > 0 else -STEPS)}"
     bar = f'<span class="{look}"></span>' if level else ""
-    name = _escaped(number_of(attribution.source, i))
-    text = _escaped(shortened(attribution.tokens[i], LONGEST))
+    name = escaped(number_of(attribution.source, i))
+    text = escaped(shortened(attribution.tokens[i], LONGEST))
     return (
-        f'<tr><th scope="row">{name}</th><td>{_number(scale, score)}</td><td>{bar}</td>'
+        f'<tr><th scope="row">{name}</th><td>{number_on(scale, score)}</td><td>{bar}</td>'
         f'<td dir="auto">{text}</td></tr>'
     )
 
 
-def _view(attribution: Attribution, *, words: bool) -> str:
+def text_views(attribution: Attribution, scales: dict[bool, Scale]) -> str:
+    """The text by words and by tokens, one of which is shown; `scales` may be given for each."""
+    return "\n".join(_view(attribution, scales.get(words), words=words) for words in (True, False))
+
+
+def _view(attribution: Attribution, given: Scale | None, *, words: bool) -> str:
     label = side_of(attribution)
     shown = passages(attribution, words=words)
-    scale = scale_of(attribution, shown)
+    scale = given or scale_of(attribution, shown)
     texts = "\n".join(_text(passage, scale, label) for passage in shown)
     left = _rest(notes(attribution, scale, words=words))
     kind = "words" if words else "tokens"
-    return f'<div class="alti-{kind}">\n{texts}\n{_legend(scale, label, left)}\n</div>'
+    legend = _legend(scale, label, left, scale_name(attribution))
+    return f'<div class="alti-{kind}">\n{texts}\n{legend}\n</div>'
 
 
 def _text(passage: list[Piece], scale: Scale, label: str) -> str:
@@ -269,7 +310,7 @@ def _pieces(passage: list[Piece], scale: Scale, label: str) -> Iterator[str]:
     for piece in passage:
         joined = previous is not None and previous.score is not None and not previous.special
         if piece.score is None:
-            text = _escaped(piece.text)
+            text = escaped(piece.text)
             yield f'<span class="alti-cut">{text}</span>' if piece.text.strip() else text
         elif piece.special:
             yield _special(piece, scale)
@@ -282,51 +323,66 @@ def _scored(piece: Piece, scale: Scale, label: str, joined: bool) -> str:
     """A word or token, with its score and its tokens for pointers, keyboards and screen readers."""
     score = piece.score or 0.0
     level = scale.level(score)
-    number = _number(scale, score)
-    tokens = " ".join(f"{token} {_number(scale, score)}" for token, score in piece.tokens)
+    number = number_on(scale, score)
+    tokens = " ".join(f"{token} {number_on(scale, score)}" for token, score in piece.tokens)
     classes = " ".join(filter(None, (class_of(level), "alti-on" if joined else "")))
     attributes = [f'class="{classes}"'] if classes else []
     if level:
         side = f" {'against' if level < 0 else 'for'} {label}" if scale.signed and label else ""
-        spoken = _escaped(f"{piece.text}, {number}{side}")
+        read = f" read as {piece.unknown}" if piece.unknown else ""
+        spoken = escaped(f"{piece.text}{read}, {number}{side}")
         attributes.append(f'tabindex="0" role="img" aria-label="{spoken}"')
-    attributes.append(f'data-score="{number}" title="{_escaped(tokens)}"')
-    return f"<span {' '.join(attributes)}>{_escaped(piece.text)}</span>"
+    if piece.unknown:
+        tokens = f"{tokens}: the model does not know this and read {piece.unknown}"
+    attributes.append(f'data-score="{number}" title="{escaped(tokens)}"')
+    return f"<span {' '.join(attributes)}>{escaped(piece.text)}{_unknown(piece)}</span>"
+
+
+def _unknown(piece: Piece) -> str:
+    """As what the model read something that it does not know; not copied with the text."""
+    return f'<small class="alti-unknown">{escaped(piece.unknown)}</small>' if piece.unknown else ""
 
 
 def _special(piece: Piece, scale: Scale) -> str:
     """A special token, uncoloured. One added to the text is drawn by CSS, so it is not copied."""
-    token = _escaped(" ".join(token for token, _ in piece.tokens))
+    token = escaped(" ".join(token for token, _ in piece.tokens))
     attributes = (
-        f'data-score="{_number(scale, piece.score or 0.0)}" title="{token}, a special token"'
+        f'data-score="{number_on(scale, piece.score or 0.0)}" title="{token}, a special token"'
     )
     if piece.text:
-        return f'<span class="alti-special" {attributes}>{_escaped(piece.text)}</span>'
+        return f'<span class="alti-special" {attributes}>{escaped(piece.text)}</span>'
     attributes = f'role="img" aria-label="{token}" data-token="{token}" {attributes}'
     return f'<span class="alti-special alti-added" {attributes}></span>'
 
 
 def _rest(left: list[str]) -> str:
     """What is not on the text."""
-    return "".join(f'<span class="alti-rest">{note.replace("-", "−")}</span>' for note in left)
+    spans = []
+    for note in left:
+        title = f' title="{escaped(meaning)}"' if (meaning := meaning_of(note)) else ""
+        spans.append(f'<span class="alti-rest"{title}>{note.replace("-", "−")}</span>')
+    return "".join(spans)
 
 
-def _legend(scale: Scale, label: str, rest: str) -> str:
+def _legend(scale: Scale, label: str, rest: str, unit: str) -> str:
+    """The ends of the scale, what its numbers are, and what is not on the text."""
     if not scale.largest:
         return f'<p class="alti-legend">every score is 0{rest}</p>'
-    high = _number(scale, scale.largest)
+    high = number_on(scale, scale.largest)
     if scale.signed:
-        low = _number(scale, -scale.largest)
-        side = f"for {_escaped(label)}" if label else "for"
+        low = number_on(scale, -scale.largest)
+        side = f"for {escaped(label)}" if label else "for"
         ramp = f'{low} against<span class="alti-ramp alti-both"></span>{side} {high}'
     else:
         ramp = f'0<span class="alti-ramp"></span>{high}'
-    return f'<p class="alti-legend" aria-hidden="true">{ramp}{rest}</p>'
+    unit = unit.removesuffix(f" of {label}") if scale.signed and label else unit  # the ramp has it
+    unit = f'<span class="alti-unit">{escaped(unit)}</span>' if unit else ""
+    return f'<p class="alti-legend" aria-hidden="true">{ramp}{unit}{rest}</p>'
 
 
-def _number(scale: Scale, score: float) -> str:
+def number_on(scale: Scale, score: float) -> str:
     return scale.number(score).replace("-", "−")
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     return escape(visible(text), quote=True)

@@ -1,5 +1,8 @@
 r"""The paper's saliency maps: words in five shades of blue, as a table or a complete document.
 
+Scores that speak against the prediction are orange, on the same scale; a line below the text says
+what the shades are of.
+
 Any character is accepted: one that LaTeX cannot set by itself is set if a package for its script is
 installed, and otherwise shown as its code point, like U+1F600.
 """
@@ -7,9 +10,10 @@ installed, and otherwise shown as its code point, like U+1F600.
 import math
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from itertools import zip_longest
+from dataclasses import dataclass
+from itertools import chain, zip_longest
 
 from alti.model.attribution import Attribution, Attributions
 from alti.views.colours import WHITE, Scale, painted
@@ -22,13 +26,17 @@ from alti.views.said import (
     notes,
     number_of,
     order_of,
+    scale_name,
     sections,
     shortened,
+    side_of,
     whole_answer,
 )
 from alti.views.segments import Piece, passages, scores_of
 
 BINS = ("FFFFFF", "D0E1F2", "94C4DF", "4A98C9", "1764AB")  # the paper's, a fifth of the range each
+AGAINST = ("FDD9B4", "FDA762", "F3701B", "C54102")  # as light as BINS[1:]; shades 5 to 8
+SHADES = (*BINS, *AGAINST)
 LONGEST = 24  # characters in one coloured box, inside which LaTeX cannot break a line
 CUT = 70  # characters of a group's text
 FULL = 500  # words and spaces in one row, inside which LaTeX cannot break a page
@@ -71,7 +79,7 @@ _RATHER = r"\textrm{ rather than }"
 _MACROS = r"""
 % Needs \usepackage[T1]{fontenc} and \usepackage{xcolor}.
 COLOURS
-\providecommand{\altiword}[3]{{\setlength{\fboxsep}{0.6pt}% shade, ink, text
+\providecommand{\altiword}[3]{\leavevmode{\setlength{\fboxsep}{0.6pt}% shade, ink, text
   \ifnum#1=0 \strut#3\else\kern-\fboxsep
   \colorbox{alti#1}{\rule[-.22\baselineskip]{0pt}{.82\baselineskip}\textcolor{#2}{#3}}%
   \kern-\fboxsep\fi}}
@@ -84,7 +92,7 @@ COLOURS
 \makeatother
 """.replace(
     "COLOURS",
-    "\n".join(rf"\definecolor{{alti{i}}}{{HTML}}{{{colour}}}" for i, colour in enumerate(BINS)),
+    "\n".join(rf"\definecolor{{alti{i}}}{{HTML}}{{{colour}}}" for i, colour in enumerate(SHADES)),
 )
 _CJK_FONT = r"""\IfFileExists{c70FONT.fd}{\usepackage{CJKutf8}
   \expandafter\newcommand\csname alti-FONT\endcsname[1]{\begin{CJK}{UTF8}{FONT}##1\end{CJK}}
@@ -103,20 +111,27 @@ CJK_FONTS\usepackage[margin=2.5cm]{geometry}
 """.replace("CJK_FONTS", "".join(_CJK_FONT.replace("FONT", font) for font in _CJK))
 
 
-def document(attributions: Shown, *, words: bool = True) -> str:
+def document(attributions: Shown, *, words: bool = True, one_scale: bool = False) -> str:
     """A complete document for pdflatex or one of its successors."""
-    return f"{_PREAMBLE}{_table(attributions, 'longtable', words)}\\end{{document}}\n"
+    return f"{_PREAMBLE}{_table(attributions, 'longtable', words, one_scale)}\\end{{document}}\n"
 
 
-def table(attributions: Shown, *, words: bool = True) -> str:
-    r"""A table to \input into a paper, with a row for each attribution: its method and the text."""
-    return _table(attributions, "tabular", words)
+def table(attributions: Shown, *, words: bool = True, one_scale: bool = False) -> str:
+    r"""A table to \input into a paper, with a row for each attribution: its method and the text.
+
+    With `one_scale`, a method has the same shades in every text, so that texts can be compared.
+    """
+    return _table(attributions, "tabular", words, one_scale)
 
 
-def _table(attributions: Shown, environment: str, words: bool) -> str:
+def _table(attributions: Shown, environment: str, words: bool, one_scale: bool) -> str:
     rows: list[str] = []
-    for shown in sections(attributions):
-        group = [whole_answer(shown)] if isinstance(shown, Attributions) else shown
+    groups = [
+        [whole_answer(shown)] if isinstance(shown, Attributions) else shown
+        for shown in sections(attributions)
+    ]
+    common = _common(groups, words) if one_scale else {}
+    for group in groups:
         if rows:
             rows.append(r"\noalign{\medskip}")
         if head := _head(group[0]):
@@ -124,25 +139,38 @@ def _table(attributions: Shown, environment: str, words: bool) -> str:
             rows.append(rf"{cell}\tabularnewline[2pt]")
         for attribution in group:
             rows += (
-                _rows(attribution, words) if is_text(attribution.source) else _groups(attribution)
+                _rows(attribution, words, common)
+                if is_text(attribution.source)
+                else _groups(attribution)
             )
     columns = r"{@{}p{0.2\linewidth}@{\hspace{0.02\linewidth}}p{0.78\linewidth}@{}}"
     body = "\n".join(rows)
     return f"{_MACROS.lstrip()}\\begin{{{environment}}}{columns}\n{body}\n\\end{{{environment}}}\n"
 
 
+def _common(groups: list[list[Attribution]], words: bool) -> "dict[str, Shades]":
+    """The shades of each method over all texts."""
+    scores: dict[str, list[float]] = {}
+    for attribution in chain.from_iterable(groups):
+        own = scores_of(passages(attribution, words=words)) if is_text(attribution.source) else []
+        scores.setdefault(method_of(attribution), []).extend(own)
+    return {method: Shades.of(own) for method, own in scores.items()}
+
+
 def _head(attribution: Attribution) -> str:
     label = rf"\textbf{{{escaped(label_of(attribution))}}}" if attribution.label else ""
     chance = chance_of(attribution).replace("log p", r"\log p")
     chance = f"(${chance.replace('rather than', _RATHER)}$)" if chance else ""
-    return " ".join(filter(None, (label, chance)))
+    model = rf"{{\color{{gray}}{escaped(attribution.model)}}}" if attribution.model else ""
+    return " ".join(filter(None, (label, chance, model)))
 
 
-def _rows(attribution: Attribution, words: bool) -> list[str]:
+def _rows(attribution: Attribution, words: bool, common: "dict[str, Shades]") -> list[str]:
     """The method and the text; further lines of the text are rows of their own."""
-    lines = _lines(attribution, words)
-    if "answer" in attribution.extra:
-        lines += _notes(attribution, Scale.of(attribution.scores.tolist()), words=False)
+    shown = passages(attribution, words=words)
+    shades = common.get(method_of(attribution)) or Shades.of(scores_of(shown))
+    left = _notes(attribution, Scale.of(attribution.scores.tolist()), words=words)
+    lines = [*_lines(shown, shades), r" \quad ".join([_legend(attribution, shades), *left])]
     pairs = zip_longest([_method(attribution)], lines, fillvalue="")
     return _spaced([_row(left, text) for left, text in pairs])
 
@@ -151,20 +179,41 @@ def _groups(attribution: Attribution) -> list[str]:
     """The method; then each group's name, its score in its shade, and its text."""
     scores = attribution.scores.tolist()
     scale = Scale.of(scores)
-    low = max(min(scores, default=0.0), 0.0)  # if scores are signed, only positive ones are shaded
-    high = max(scores, default=0.0)
+    shades = Shades.of(scores)
     rows = [_row(_method(attribution), f"by {attribution.source.by}")]
     for i in order_of(attribution):
-        box = _box(escaped(scale.number(scores[i])), bin_of(scores[i], low, high))
+        box = _box(escaped(scale.number(scores[i])), shades.shade(scores[i]))
         text = escaped(shortened(attribution.tokens[i], CUT))
         rows.append(_row(escaped(number_of(attribution.source, i)), rf"{box} {text}"))
-    return _spaced(rows + [_row("", note) for note in _notes(attribution, scale)])
+    below = r" \quad ".join([_legend(attribution, shades), *_notes(attribution, scale)])
+    return _spaced([*rows, _row("", below)])
+
+
+def _legend(attribution: Attribution, shades: "Shades") -> str:
+    """The shades from the lowest to the highest score, and what these are of."""
+    scale = Scale(shades.high, shades.signed)
+    if not shades.high:
+        return r"{\footnotesize\color{gray}every score is 0}"
+    label = side_of(attribution)
+    unit = scale_name(attribution)
+    order = (8, 7, 6, 5, 0, 1, 2, 3, 4) if shades.signed else range(len(BINS))
+    boxes = "".join(_box(r"\enspace", number) for number in order)
+    low, high = (
+        scale.number(-shades.high if shades.signed else shades.low),
+        scale.number(shades.high),
+    )
+    if shades.signed:
+        low = f"{low} against"
+        high = f"for {label} {high}" if label else f"for {high}"
+        unit = unit.removesuffix(f" of {label}") if label else unit
+    ends = [rf"{{\color{{gray}}{escaped(end)}}}" for end in (low, f"{high} {unit}")]
+    return rf"{{\footnotesize {ends[0]} {boxes} {ends[1]}}}"
 
 
 def _notes(attribution: Attribution, scale: Scale, *, words: bool = True) -> list[str]:
     """What is not on the text, in grey."""
     left = notes(attribution, scale, words=words)
-    return [rf"{{\color{{gray}}{escaped(note)}}}" for note in left]
+    return [rf"{{\footnotesize\color{{gray}}{escaped(note)}}}" for note in left]
 
 
 def _method(attribution: Attribution) -> str:
@@ -183,12 +232,8 @@ def _spaced(rows: list[str]) -> list[str]:
     return [*rows[:-1], f"{rows[-1]}[4pt]"]
 
 
-def _lines(attribution: Attribution, words: bool) -> list[str]:
+def _lines(shown: list[list[Piece]], shades: "Shades") -> list[str]:
     """The texts, split at the user's line breaks: a page can break between rows, not inside one."""
-    shown = passages(attribution, words=words)
-    finite = [score for score in scores_of(shown) if math.isfinite(score)]
-    low = max(min(finite, default=0.0), 0.0)  # if scores are signed, only positive ones are shaded
-    high = max(finite, default=0.0)
     lines: list[list[str]] = []
     for passage in shown:
         lines.append([])
@@ -199,9 +244,29 @@ def _lines(attribution: Attribution, words: bool) -> list[str]:
             if lines[-1] and (newline or full):
                 lines.append([])
             joined = previous is not None and previous.score is not None
-            lines[-1].append(_piece(piece, joined, low, high))
+            lines[-1].append(_piece(piece, joined, shades))
             previous = piece
     return [line for parts in lines if (line := "".join(parts).strip())]
+
+
+@dataclass(frozen=True, slots=True)
+class Shades:
+    """Fifths of the range of scores; of signed ones, of the largest, in both directions from 0."""
+
+    low: float
+    high: float
+    signed: bool
+
+    @classmethod
+    def of(cls, scores: Iterable[float]) -> "Shades":
+        finite = [score for score in scores if math.isfinite(score)]
+        low, high = min(finite, default=0.0), max(finite, default=0.0)
+        return cls(0.0, max(-low, high), True) if low < 0 else cls(low, high, False)
+
+    def shade(self, score: float) -> int:
+        """0 is white, 1 to 4 are for the prediction, 5 to 8 against it."""
+        number = bin_of(abs(score) if self.signed else score, self.low, self.high)
+        return number + len(AGAINST) if number and score < 0 else number
 
 
 def bin_of(score: float, low: float, high: float) -> int:
@@ -215,21 +280,22 @@ def bin_of(score: float, low: float, high: float) -> int:
     return min(int(share * len(BINS) + 1e-9), len(BINS) - 1)
 
 
-def _piece(piece: Piece, joined: bool, low: float, high: float) -> str:
+def _piece(piece: Piece, joined: bool, shades: Shades) -> str:
     """A word in its boxes, or special tokens and truncated text in grey, or a space."""
     if piece.score is None or piece.special:
         text = piece.text or " ".join(token for token, _ in piece.tokens)
         words = " ".join(escaped(word) for word in text.split())
         return rf" {{\color{{gray}}{words}}} " if words else "\n"
-    number = bin_of(piece.score, low, high)
+    number = shades.shade(piece.score)
     boxes = [_box(text, number) for text in _chunks(piece.text)]
     start = r"\allowbreak" if joined and _breakable(piece.text) else ""
-    return start + "\\allowbreak\n".join(boxes)
+    unknown = rf"{{\scriptsize\color{{gray}}\,{escaped(piece.unknown)}}}" if piece.unknown else ""
+    return start + "\\allowbreak\n".join(boxes) + unknown
 
 
 def _box(text: str, number: int) -> str:
     """A word or a number on one of the shades."""
-    ink = "white" if painted(f"#{BINS[number]}").ink == WHITE else "black"
+    ink = "white" if painted(f"#{SHADES[number]}").ink == WHITE else "black"
     return rf"\altiword{{{number}}}{{{ink}}}{{{text}}}"
 
 

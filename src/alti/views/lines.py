@@ -12,9 +12,11 @@ from alti.views.said import (
     is_text,
     label_of,
     method_of,
+    name_of,
     notes,
     number_of,
     order_of,
+    scale_name,
     side_of,
     unit_of,
 )
@@ -72,11 +74,18 @@ def _coloured(attribution: Attribution, style: Style, words: bool) -> list[str]:
     lines = paragraphs(shown, scale, style, style.width - 2)
     while lines and not lines[-1]:  # a prompt often ends with line breaks
         lines.pop()
-    lines += ["", _scale_legend(attribution, scale, style)]
-    return lines + [style.set(note, DIM) for note in notes(attribution, scale, words=words)]
+    lines += ["", scale_legend(attribution, scale, style)]
+    return lines + _below(attribution, scale, style, words)
 
 
-def _scale_legend(attribution: Attribution, scale: Scale, style: Style) -> str:
+def _below(attribution: Attribution, scale: Scale, style: Style, words: bool = True) -> list[str]:
+    """What the scores are of, and what is not on the text."""
+    unit = scale_name(attribution)
+    below = notes(attribution, scale, words=words) + ([f"scores: {plain(unit)}"] if unit else [])
+    return [style.set(note, DIM) for note in below]
+
+
+def scale_legend(attribution: Attribution, scale: Scale, style: Style) -> str:
     if not scale.largest:
         return style.set("every score is 0", DIM)
     high = scale.number(scale.largest)
@@ -103,7 +112,8 @@ def bar_lines(attribution: Attribution, style: Style, words: bool) -> list[str]:
     """Each word (or token) with a bar; only the highest scores if there are many."""
     view = by_words(attribution, words)
     most = FEWER if "answer" in attribution.extra else LINES
-    shown = list(view) if len(view) <= LINES else view.top(most)
+    order = range(len(view)) if len(view) <= LINES else _best(view, most)
+    shown = [(name_of(view.source, i), float(view.scores[i])) for i in order]
     scale = Scale.of(score for _, score in shown)
     width = max((cells(plain(word)) for word, _ in shown), default=0)
     lines = [
@@ -112,7 +122,13 @@ def bar_lines(attribution: Attribution, style: Style, words: bool) -> list[str]:
     ]
     if len(shown) < len(view):
         lines.append(f"… and {len(view) - len(shown)} more")
-    return lines + [style.set(note, DIM) for note in notes(attribution, scale, words=words)]
+    return lines + _below(attribution, scale, style, words)
+
+
+def _best(view: Attribution, most: int) -> list[int]:
+    """The highest scores; special tokens are not ranked."""
+    order: list[int] = view.scores.argsort(descending=True, stable=True).tolist()
+    return [i for i in order if not view.special[i]][:most]
 
 
 def groups(attribution: Attribution, style: Style) -> list[str]:
@@ -133,7 +149,7 @@ def groups(attribution: Attribution, style: Style) -> list[str]:
         lines.append(f"{numbered}  {number:>{second}}  {bar}  {text if room >= LEAST else ''}")
     if len(order) < len(attribution):
         lines.append(f"… and {len(attribution) - len(order)} more")
-    return lines + [style.set(note, DIM) for note in notes(attribution, scale)]
+    return lines + _below(attribution, scale, style)
 
 
 def _bar(scale: Scale, score: float, style: Style, longest: int = BAR, *, pad: bool = False) -> str:

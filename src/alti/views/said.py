@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from alti._errors import UsageError
+from alti.methods import METHODS
 from alti.model.attribution import Attribution, Attributions
 from alti.model.source import Source
 from alti.views.colours import Scale
@@ -17,6 +18,7 @@ ANSWER = 160  # characters of an answer in a headline
 LABEL = 60  # characters of a label beside a colour ramp
 IN_ORDER = 12  # groups that are shown in the order of the text; more are sorted
 SO_FAR = "the answer so far"
+OUTPUTS = {"logit": "logits", "log_prob": "log p", "probability": "probability"}
 
 
 def by_words(result: Result, words: bool = True) -> Result:
@@ -73,6 +75,7 @@ def _first(attribution: Attribution, count: int, texts: tuple[str, ...]) -> Attr
         segments=source.segments[:count],
         ids=source.ids[:count],
         groups=source.groups[:count],
+        unknown=source.unknown[:count],
         answer=None,
     )
     return replace(attribution, source=kept, scores=attribution.scores[:count], layers=None)
@@ -118,8 +121,21 @@ def strongest(view: Attribution, most: int) -> list[Ranked]:
 
 
 def name_of(source: Source, i: int) -> str:
-    """A token or word as it is written; a larger group by its name."""
-    return source.tokens[i] if is_text(source) else source.groups[i].name
+    """A token or word as it is written; a larger group by its name.
+
+    What the model did not know is shown as it was typed, and as what it was read.
+    """
+    if not is_text(source):
+        return source.groups[i].name
+    if not source.unknown or not source.unknown[i]:
+        return source.tokens[i]
+    typed = source.texts[source.owners[i]][slice(*source.offsets[i])].strip()
+    return f"{typed} {source.unknown[i]}"
+
+
+def names_of(source: Source) -> list[str]:
+    """The names of all tokens, words or groups."""
+    return [name_of(source, i) for i in range(len(source))]
 
 
 def number_of(source: Source, i: int) -> str:
@@ -141,6 +157,23 @@ def method_of(attribution: Attribution) -> str:
     """The method and its options, as written on the command line: alti:p=2."""
     options = (f"{name}={value}" for name, value in attribution.options.items())
     return ":".join([attribution.method, *options])
+
+
+def scale_name(attribution: Attribution) -> str:
+    """What the numbers of a scale are: shares of 1, or logits of a class; '' if nobody knows."""
+    method = METHODS.get(attribution.method)
+    if method is None:
+        return ""
+    if method.shares_of_input:
+        return "shares of 1"
+    if not method.class_specific:
+        return ""
+    of = attribution.prediction.of or method.of(attribution.options) or ""
+    if of not in OUTPUTS:
+        return ""
+    size = "" if method.is_signed(attribution.options) else "size of the effect on "
+    label = side_of(attribution)
+    return f"{size}{OUTPUTS[of]} of {label}" if label else f"{size}{OUTPUTS[of]}"
 
 
 def unit_of(attribution: Attribution) -> str:
@@ -190,6 +223,21 @@ def probability_of(probability: float) -> str:
     return f"{probability:{'.3f' if probability >= 0.0005 else '.0e'}}"
 
 
+MEANING = {  # what the notes below a text mean
+    "special tokens": "Tokens like [CLS] and [SEP], which the tokenizer adds around every text. "
+    "This is the sum of their scores, which belong to no word.",
+    "line breaks": "Line breaks belong to no word.",
+    "template and line breaks": "What the chat template puts around the messages, and line breaks: "
+    "they belong to no word.",
+    SO_FAR: "What earlier tokens of the answer give to later ones.",
+}
+
+
+def meaning_of(note: str) -> str:
+    """What a note below a text means; '' if it says so itself."""
+    return next((what for name, what in MEANING.items() if note.startswith(name)), "")
+
+
 def special_total(attribution: Attribution) -> float:
     """The sum of the special tokens' scores, which the word view does not show."""
     return float(attribution.scores[attribution.special].sum())
@@ -198,12 +246,12 @@ def special_total(attribution: Attribution) -> float:
 def notes(attribution: Attribution, scale: Scale, *, words: bool = True) -> list[str]:
     """What a view does not show on the text, and its scores; nothing that is negligible."""
     least = 0.0005 * (scale.largest or 1.0)
-    left = _left_out(attribution) if words or not is_text(attribution.source) else []
+    left = left_out(attribution) if words or not is_text(attribution.source) else []
     left.append((SO_FAR, attribution.extra.get("answer", 0.0)))
     return [f"{name} {scale.number(score)}" for name, score in left if abs(score) >= least]
 
 
-def _left_out(attribution: Attribution) -> list[tuple[str, float]]:
+def left_out(attribution: Attribution) -> list[tuple[str, float]]:
     """What belongs to no word, or to none of larger groups."""
     source = attribution.source
     ungrouped = by_words(attribution).extra.get("ungrouped", 0.0)

@@ -129,6 +129,8 @@ def _cells(passage: Iterable[Piece], scale: Scale) -> Iterator[_Cell]:
         dim = piece.special or piece.score is None
         level = None if dim else scale.level(piece.score or 0.0)
         yield from (_Cell(cluster, cells(cluster), level) for cluster in _clusters(harmless(text)))
+        if piece.unknown and not piece.special:
+            yield from (_Cell(letter, cells(letter), None) for letter in harmless(piece.unknown))
 
 
 def _wrapped(characters: Iterable[_Cell], width: int) -> Iterator[list[_Cell]]:

@@ -20,6 +20,7 @@ class Piece:
     tokens: tuple[tuple[str, float], ...] = ()
     special: bool = False
     places: tuple[int, ...] = ()  # indices of the tokens
+    unknown: str = ""  # as what the model read it if its vocabulary has no such thing: [UNK]
 
 
 def passages(attribution: Attribution, *, words: bool = True) -> list[list[Piece]]:
@@ -88,7 +89,9 @@ def _pieces(
         tokens = tuple(attribution[i] for i in members)
         score = sum(score for _, score in tokens)
         special = start == end or all(bool(attribution.special[i]) for i in members)
-        yield Piece(text[start:end], score, tokens, special, tuple(members))
+        names = attribution.source.unknown
+        unknown = max(names[i] for i in members) if names else ""
+        yield Piece(text[start:end], score, tokens, special, tuple(members), unknown)
         at = end
     if text[at:]:
         yield Piece(text[at:])

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 
 from alti._characters import plain
@@ -9,7 +10,7 @@ from alti._errors import UsageError
 from alti.model.attribution import Attribution, Attributions
 from alti.model.source import Source
 from alti.views.colours import Scale
-from alti.views.lines import body, for_label, headline, legend
+from alti.views.lines import body, headline, scale_legend
 from alti.views.predictions import answer, several
 from alti.views.said import (
     as_shown,
@@ -18,6 +19,7 @@ from alti.views.said import (
     method_of,
     name_of,
     outside_of,
+    scale_name,
     shortened,
     special_total,
 )
@@ -88,15 +90,18 @@ def compare(
     if style.width < 2 * margin + 20:  # too narrow: names go on their own lines
         margin = 0
     lines = [headline(attributions[0], style, method=False)]
-    signed = False
     for attribution, name in zip(attributions, names, strict=True):
         shown = passages(attribution, words=words)
         scale = scale_of(attribution, shown)
-        text = paragraphs(shown, scale, style, style.width - margin - 4)
+        inner = replace(style, width=style.width - margin - 4)
+        text = [
+            *paragraphs(shown, scale, style, inner.width),
+            scale_legend(attribution, scale, inner),
+        ]
+        if unit := scale_name(attribution):
+            text.append(style.set(f"scores: {plain(unit)}", DIM))
         lines += ["", *_beside(name, text, margin, style)]
-        signed |= scale.signed
-    ends = ("against", for_label(attributions[0])) if signed else ("little", "much")
-    return "\n".join([*lines, "", f"  {legend(*ends, signed, style)}"])
+    return "\n".join(lines)
 
 
 def _beside(name: str, text: list[str], margin: int, style: Style) -> Iterator[str]:
@@ -114,7 +119,7 @@ def _beside(name: str, text: list[str], margin: int, style: Style) -> Iterator[s
 def _table(attributions: Sequence[Attribution], style: Style, words: bool) -> str:
     """A row for each word, a column for each method, and a last row for what is in no word.
 
-    Scores are divided by the ℓ1 norm over all tokens, so that methods can be compared.
+    The numbers are those of the methods themselves; below each name is what they are of.
     """
     views = [by_words(attribution, words) for attribution in attributions]
     if len({(view.tokens, view.offsets) for view in views}) > 1:
@@ -126,16 +131,24 @@ def _table(attributions: Sequence[Attribution], style: Style, words: bool) -> st
     names = [plain(_row_name(source, i)) for i in range(len(source))]
     names += [_rest_name(attributions[0], views[0])] if source.by != "token" else []
     first = max(map(cells, names), default=0)
-    head = " " * first
+    heads = [" " * first, "scores" if any(map(_unit, attributions)) else ""]
+    heads[1] = padded(heads[1], first)
     rows = [padded(name, first) for name in names]
     for attribution, view in zip(attributions, views, strict=True):
-        column = _column(attribution, view)
-        method = plain(method_of(attribution))
-        width = max([cells(method), *(len(number) for number, _ in column)])
-        head += f"  {style.set(f'{method:>{width}}', BOLD)}"
+        column = _column(view)
+        above = (plain(method_of(attribution)), _unit(attribution))
+        width = max([*map(cells, above), *(len(number) for number, _ in column)])
+        for i, (text, how) in enumerate(zip(above, (BOLD, DIM), strict=True)):
+            heads[i] += f"  {' ' * (width - cells(text))}{style.set(text, how)}"
         for i, (number, level) in enumerate(column):
             rows[i] += "  " + " " * (width - len(number)) + style.painted(number, level)
-    return "\n".join([headline(attributions[0], style, method=False), head, *rows])
+    lines = [headline(attributions[0], style, method=False), *filter(str.strip, heads), *rows]
+    return "\n".join(lines)
+
+
+def _unit(attribution: Attribution) -> str:
+    """What a column is of, in few words: its headline has the class."""
+    return plain(scale_name(attribution).partition(" of ")[0].removesuffix(" of the effect on"))
 
 
 def _row_name(source: Source, i: int) -> str:
@@ -152,13 +165,11 @@ def _rest_name(attribution: Attribution, view: Attribution) -> str:
     return "special tokens" if only_special else outside_of(view.source)
 
 
-def _column(attribution: Attribution, view: Attribution) -> list[tuple[str, int]]:
+def _column(view: Attribution) -> list[tuple[str, int]]:
     """The numbers of one method in a table, each with the level of its colour."""
     scores = view.scores.tolist()
     scale = Scale.of(scores)
     levels = [(score, scale.level(score)) for score in scores]
     if view.source.by != "token":
         levels.append((view.extra.get("ungrouped", 0.0), 0))
-    norm = float(attribution.scores.abs().sum()) or 1.0
-    sign = "+" if scale.signed else ""
-    return [(f"{score / norm:{sign}.3f}", level) for score, level in levels]
+    return [(scale.number(score), level) for score, level in levels]

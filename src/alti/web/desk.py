@@ -18,7 +18,9 @@ from alti.model.model import Model
 from alti.model.request import Request
 from alti.read.modules import evaluating, network, stacks_of
 from alti.views import html, latex
+from alti.views.said import left_out, meaning_of, scale_name, side_of
 from alti.views.segments import passages
+from alti.web.help import PLAIN, recommended, too_long
 from alti.web.settings import Settings
 
 CLASSES = 20  # the most classes whose probabilities are shown
@@ -69,7 +71,7 @@ class Desk:
         contrasted = (each for each in attributions if each.prediction.against is not None)
         first = next(contrasted, attributions[0])  # a contrasted label names the rival too
         rows = [
-            {"method": spec, "scores": attribution.scores.tolist()}
+            _row(spec, attribution)
             for spec, attribution in zip(question["methods"], attributions, strict=True)
         ]
         return _json(
@@ -91,28 +93,27 @@ class Desk:
 
     def export(self, question: dict[str, Any]) -> bytes:
         """The explanations as a page, a LaTeX document or a list of to_dict()."""
-        questions = [question]
-        if question["other"] is not None:
-            questions.append({**question, "text": question["other"]})
-        attributions = [
-            attribution
-            for each in questions
-            for attribution in _explain_all(self._model(each), each, layers=False)
-        ]
+        maps = question["maps"] and question["format"] == "json"
+        attributions = _explain_all(self._model(question), question, layers=maps)
+        if question["other"] is not None:  # for the same class: others could not be compared
+            target = attributions[0].target if question["target"] is None else question["target"]
+            other = {**question, "text": question["other"], "target": target}
+            attributions += _explain_all(self._model(other), other, layers=maps)
         if question["format"] == "json":
             return _json([attribution.to_dict() for attribution in attributions])
         write = html.page if question["format"] == "html" else latex.document
-        return write(attributions, words=question["words"]).encode()
+        compared = question["other"] is not None
+        return write(attributions, words=question["words"], one_scale=compared).encode()
 
     def _model(self, question: dict[str, Any]) -> Model:
         """The requested model; raises if the text is too long for it."""
         model = self.models[question["model"]]
-        encoded = model.encoder.encode(question["text"], question["text_pair"], truncate=True)
-        limit = min(self.limits.tokens, model.encoder.limit)
+        encoder = model.encoder
+        encoded = encoder.encode(question["text"], question["text_pair"], truncate=True)
+        limit = min(self.limits.tokens, encoder.limit)
         if encoded.cut or len(encoded.ids) > limit:
-            raise UsageError(
-                f"the text is longer than the {limit} tokens that can be explained here: shorten it"
-            )
+            whole = encoder.tokenizer(question["text"], question["text_pair"], verbose=False)
+            raise UsageError(too_long(len(whole["input_ids"]), limit, encoder.limit))
         return model
 
 
@@ -157,7 +158,7 @@ def _checked(method: str, options: dict[str, Any]) -> dict[str, Any]:
 def _method_entry(method: Method) -> dict[str, Any]:
     return {
         "name": method.name,
-        "what": method.summary,
+        "what": PLAIN.get(method.name, method.summary),
         "classes": method.class_specific,
         "options": method.options,
         "many_passes": method.many_passes,
@@ -178,6 +179,7 @@ def _model_entry(name: str, model: Model, tokens: int) -> dict[str, Any]:
         "outputs": len(config.id2label) if named else getattr(config, "vocab_size", 0),
         "labels": labels[:LABELS],
         "methods": [name for name, method in METHODS.items() if model.suits(method)],
+        "recommended": recommended(model.head.kind),
         "tokens": min(model.encoder.limit, tokens),
     }
 
@@ -215,10 +217,14 @@ def _names(attribution: Attribution) -> list[str]:
     """The name of each token: its characters in the text, or its own name if it was added."""
     texts = (attribution.text, attribution.text_pair or "")
     owners = attribution.segments or (0,) * len(attribution)
+    unknown = attribution.source.unknown or ("",) * len(attribution)
     names = []
-    for token, owner, span in zip(attribution.tokens, owners, attribution.offsets, strict=True):
-        characters = "" if owner < 0 else texts[owner][slice(*span)].strip()
-        names.append(visible(characters or token))
+    for i, (token, owner, span) in enumerate(
+        zip(attribution.tokens, owners, attribution.offsets, strict=True)
+    ):
+        characters = "" if owner < 0 else texts[owner][slice(*span)]
+        shown = characters.strip() or ("↵" if "\n" in characters else token)
+        names.append(visible(f"{shown} {unknown[i]}".strip()))
     return names
 
 
@@ -226,11 +232,28 @@ def _pieces(attribution: Attribution, *, words: bool) -> list[list[dict[str, Any
     """The texts in pieces, each with the indices of its tokens."""
     return [
         [
-            {"text": visible(piece.text), "places": piece.places, "special": piece.special}
+            {
+                "text": visible(piece.text),
+                "places": piece.places,
+                "special": piece.special,
+                "unknown": piece.unknown,
+            }
             for piece in passage
         ]
         for passage in passages(attribution, words=words)
     ]
+
+
+def _row(spec: str, attribution: Attribution) -> dict[str, Any]:
+    """What one method says: its scores, what they are of, and what the word view does not show."""
+    left = [[name, score, meaning_of(name)] for name, score in left_out(attribution)]
+    return {
+        "method": spec,
+        "scores": attribution.scores.tolist(),
+        "unit": scale_name(attribution),
+        "side": side_of(attribution),
+        "left": left,
+    }
 
 
 def _packed(layers: Tensor | None) -> dict[str, Any]:

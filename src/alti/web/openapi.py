@@ -27,6 +27,7 @@ _SOURCE = {
         "parts": {"type": "array", "items": {"type": "object"}},
         "answer": _MAYBE_INTEGER,
         "cut": _STRINGS,
+        "unknown": _STRINGS,
     },
     "additionalProperties": False,
 }
@@ -103,6 +104,9 @@ def description(models: list[str], methods: list[str]) -> dict[str, Any]:
         },
         "paths": {
             "/api/models": {"get": _get("The models, their labels, the methods and the limits.")},
+            "/api/queue": {
+                "get": _get("Where the request with a ticket is: waiting, loading or working.")
+            },
             "/api/explain": {
                 "post": _post("Explain a text.", EXPLAIN, ATTRIBUTION, models, methods)
             },

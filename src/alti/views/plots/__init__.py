@@ -11,8 +11,9 @@ from alti._errors import LoadError
 
 try:
     from alti.views.plots.alignments import alignment_lines, alignment_matrix
-    from alti.views.plots.attributions import graph, layers, matrix, predictions, tokens
+    from alti.views.plots.attributions import layers, matrix, predictions, tokens
     from alti.views.plots.benchmarks import agreement, anisotropy, curves, methods
+    from alti.views.plots.graph import graph
     from alti.views.plots.look import ENDINGS
     from alti.views.plots.sounds import sound
 except ModuleNotFoundError as error:

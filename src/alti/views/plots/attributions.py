@@ -1,13 +1,11 @@
 """Plots of one attribution: bars, matrices, a graph."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
-from matplotlib.colors import Normalize, PowerNorm, to_rgba
+from matplotlib.colors import Normalize, PowerNorm
 from matplotlib.image import AxesImage
 from matplotlib.markers import CARETLEFT
 from numpy.typing import NDArray
@@ -43,10 +41,13 @@ from alti.views.said import (
     as_shown,
     by_words,
     chance_of,
-    is_answer,
     is_text,
     label_of,
+    method_of,
+    name_of,
+    names_of,
     number_of,
+    scale_name,
     side_of,
     token_of,
     whole_answer,
@@ -78,16 +79,18 @@ def tokens(attribution: Attribution, *, words: bool = True, ax: Axes | None = No
     bare(ax)
     name(ax.yaxis, names, down, longest=longest)
     _write_scores(ax, scores, down)
-    if (every < 0).any():
+    signed = bool((every < 0).any())
+    if signed:
         _name_sides(ax, None if attribution.label is None else side_of(attribution))
-    title(ax, *_titles(attribution, _remark(attribution, len(shown), len(every))))
+    _name_scale(ax, scale_name(attribution), below=signed)
+    title(ax, *titles(attribution, _remark(attribution, len(shown), len(every))))
     return ax
 
 
 def _name(source: Source, i: int) -> str:
     """A word or token; the name of a larger group and how it begins."""
     if is_text(source):
-        return source.tokens[i]
+        return name_of(source, i)
     return f"{number_of(source, i)}: {' '.join(source.tokens[i].split())}"
 
 
@@ -113,7 +116,7 @@ def _write_scores(ax: Axes, scores: Array, down: float) -> None:
     for row, score in enumerate(scores):
         text = f"{score:{sign}z.3f}".replace("-", "−")
         side = -1 if score < 0 else 1
-        _annotate(ax, text, (score, row), (3 * side, 0), va="center", fontsize=size, color=MUTED)
+        annotate(ax, text, (score, row), (3 * side, 0), va="center", fontsize=size, color=MUTED)
     low = min(0.0, *scores, 0.0)
     high = max(0.0, *scores, 0.0)
     pad = 0.13 * ((high - low) or 1.0)
@@ -122,7 +125,7 @@ def _write_scores(ax: Axes, scores: Array, down: float) -> None:
     ax.xaxis.set_visible(False)
 
 
-def _annotate(
+def annotate(
     ax: Axes, text: str, point: tuple[float, float], offset: tuple[float, float], **look: Any
 ) -> None:
     """Write a text at an offset in points, to the left of the point if the offset is negative."""
@@ -134,7 +137,14 @@ def _name_sides(ax: Axes, label: str | None) -> None:
     of = "the prediction" if label is None else literal(label)
     place: dict[str, Any] = {"xycoords": ax.get_xaxis_transform(), "va": "top", "fontsize": 8}
     for text, offset, colour in ((f"against {of} ←", -5, VERMILLION), (f"→ for {of}", 5, BLUE)):
-        _annotate(ax, text, (0, 0), (offset, -3), color=colour, **place, **typeface())
+        annotate(ax, text, (0, 0), (offset, -3), color=colour, **place, **typeface())
+
+
+def _name_scale(ax: Axes, unit: str, *, below: bool) -> None:
+    """Write what the numbers are of below the bars, or below the names of their sides."""
+    place: dict[str, Any] = {"xycoords": ax.get_xaxis_transform(), "va": "top", "fontsize": 8}
+    offset = (0, -16 if below else -3)
+    annotate(ax, literal(unit, TITLE), (0, 0), offset, color=MUTED, **place, **typeface())
 
 
 def matrix(
@@ -149,8 +159,8 @@ def matrix(
     With `contributions`, its shares of the tokens that enter the layer, C^l. An arrow marks the row
     that the prediction is read from.
     """
-    maps = _maps(attribution, contributions, layer)
-    names = attribution.tokens
+    maps = maps_of(attribution, contributions, layer)
+    names = names_of(attribution.source)
     number = layer % len(maps) + 1
     side = min(max(2.2, 0.17 * len(names)), 12.0)
     edge = inches(names)
@@ -161,8 +171,8 @@ def matrix(
     columns = f"token before layer {number}" if contributions else "input token"
     ax.set_xlabel(columns, fontsize=8.5, color=MUTED)
     ax.set_ylabel(f"token after layer {number}", fontsize=8.5, color=MUTED)
-    _colour_bar(image, ax, (across, down), contributions)
-    title(ax, *_titles(attribution, f"layer {number} of {len(maps)}"))
+    _colour_bar(image, ax, (across, down), _share_name(contributions))
+    title(ax, *titles(attribution, f"layer {number} of {len(maps)}"))
     return ax
 
 
@@ -175,19 +185,20 @@ def predictions(attributions: Attributions, *, words: bool = True, ax: Axes | No
     view = by_words(attributions, words)
     every = _relative(array(view.scores), array(view.source.special))
     shown = _columns_of(every, array(view.source.special))
-    names = [_column_name(view.source, int(i)) for i in shown]
+    names = [name_of(view.source, int(i)) for i in shown]
     labels = [_row_name(each) for each in attributions]
     across = min(max(WIDTH, 0.17 * len(names)), 14.0)
     down = min(max(1.0, 0.17 * len(labels)), 12.0)
     ax, size = axes(ax, across, down, beside=inches(labels) + 0.3, below=inches(names) + 0.3)
     limits: Any = {"vmin": -1.0, "vmax": 1.0, "cmap": "RdBu", "aspect": "auto"}
-    ax.imshow(every[:, shown], interpolation="nearest", **limits)
+    image = ax.imshow(every[:, shown], interpolation="nearest", **limits)
     bare(ax)
     name(ax.yaxis, labels, size[1])
     name(ax.xaxis, names, size[0], upright=True)
     if view.source.answer is not None:
         begins = int((shown < view.source.answer).sum()) - 0.5
         ax.axvline(begins, color=MUTED, linewidth=0.8)
+    _colour_bar(image, ax, size, "for each prediction")
     title(ax, *_titles_of(attributions, len(shown), every.shape[1]))
     return ax
 
@@ -208,10 +219,6 @@ def _columns_of(rows: Array, special: Array) -> NDArray[np.intp]:
     return np.sort(ranked[np.argsort(-best, kind="stable")[:COLUMNS]])
 
 
-def _column_name(source: Source, i: int) -> str:
-    return source.tokens[i] if is_text(source) else source.groups[i].name
-
-
 def _row_name(attribution: Attribution) -> str:
     if attribution.source.answer is not None:
         return token_of(attribution).strip(" ")
@@ -223,8 +230,9 @@ def _titles_of(attributions: Attributions, shown: int, every: int) -> tuple[str,
     rows = "each row divided by its largest score"
     some = f" · the {shown} largest of {every} columns" if shown < every else ""
     if attributions.source.answer is not None:
-        return _titles(whole_answer(attributions), rows + some)
-    return f"{len(attributions)} predictions", f"{attributions.method}, {rows}{some}"
+        return titles(whole_answer(attributions), rows + some)
+    about = (method_of(attributions[0]), attributions.model, rows)
+    return f"{len(attributions)} predictions", " · ".join(filter(None, about)) + some
 
 
 def layers(
@@ -234,7 +242,7 @@ def layers(
     axes: Sequence[Axes] | NDArray[np.object_] | None = None,
 ) -> NDArray[np.object_]:
     """The matrices of all layers on one scale: R^l, or C^l with `contributions`; one Axes each."""
-    maps = _maps(attribution, contributions)
+    maps = maps_of(attribution, contributions)
     count = len(maps)
     side = min(max(1.7, 0.13 * len(attribution.tokens)), 3.6)
     new = axes is None
@@ -248,9 +256,9 @@ def layers(
         size = (72 * side, 72 * side) if new else room(ax)
         first = not new or i % columns == 0
         last = not new or i + columns >= count
-        _name_panel(ax, attribution.tokens, size, rows=first, columns=last)
+        _name_panel(ax, names_of(attribution.source), size, rows=first, columns=last)
         ax.set_title(f"layer {i + 1}", loc="left", fontsize=8.5, color=INK, pad=4)
-    _colour_bar(image, panels[columns - 1 if new else -1], size, contributions)
+    _colour_bar(image, panels[columns - 1 if new else -1], size, _share_name(contributions))
     return _object_array(panels)
 
 
@@ -278,25 +286,29 @@ def _name_panel(ax: Axes, names: Sequence[str], size: Room, *, rows: bool, colum
 
 
 def _grid(attribution: Attribution, count: int, columns: int, side: float) -> list[Axes]:
-    names = attribution.tokens
+    names = names_of(attribution.source)
     rows = -(-count // columns)
     edge = inches(names) if fit(names, 72 * side) else 0.1
     figure = Picture(columns * (side + 0.1) + edge + 0.7, rows * (side + 0.28) + edge + 0.3)
     grid = figure.subplots(rows, columns, squeeze=False).flat
     for unused in grid[count:]:
         unused.remove()
-    heading = " · ".join(filter(None, _titles(attribution)))
+    heading = " · ".join(filter(None, titles(attribution)))
     figure.suptitle(heading, x=0.01, ha="left", fontsize=10, color=INK, **typeface())
     return list(grid[:count])
 
 
-def _maps(attribution: Attribution, contributions: bool, layer: int = 0) -> Array:
+def maps_of(attribution: Attribution, contributions: bool, layer: int = 0) -> Array:
     """R^l or C^l of all layers: [L, T, T]; rejects a layer that does not exist."""
     attribution.relevance(layer)
     maps = array(attribution.layers)
     if contributions:
         return maps
     return np.stack([array(attribution.relevance(i)) for i in range(len(maps))])
+
+
+def _share_name(contributions: bool) -> str:
+    return "contribution" if contributions else "relevance"
 
 
 def _scale(values: Array) -> Normalize:
@@ -314,7 +326,7 @@ def _draw(ax: Axes, values: Array, scale: Normalize, position: int | None) -> Ax
     return image
 
 
-def _colour_bar(image: AxesImage, ax: Axes, size: Room, contributions: bool) -> None:
+def _colour_bar(image: AxesImage, ax: Axes, size: Room, name: str) -> None:
     """Add a narrow colour bar to the right of the Axes, at most three inches long."""
     across, down = size
     figure = ax.get_figure(root=True)
@@ -325,96 +337,10 @@ def _colour_bar(image: AxesImage, ax: Axes, size: Room, contributions: bool) -> 
     bar = figure.colorbar(image, cax=place)
     bar.outline.set_visible(False)
     place.tick_params(length=2, width=0.5, color=MUTED, labelsize=7.5, labelcolor=MUTED)
-    bar.set_label("contribution" if contributions else "relevance", fontsize=8, color=MUTED)
+    bar.set_label(name, fontsize=8, color=MUTED)
 
 
-def graph(attribution: Attribution, *, threshold: float = 0.05, ax: Axes | None = None) -> Axes:
-    """Which token feeds which, layer by layer: a grey line for each contribution above a threshold.
-
-    Blue shows what reaches the prediction: the stronger a line or dot, the larger the share of the
-    prediction that passes through it. Rows that do not sum to 1 (Globenc's) are normalised.
-    """
-    if not 0 <= threshold <= 1:
-        raise UsageError(f"threshold = {threshold!r} is not a share of a row: give 0 to 1")
-    if is_answer(attribution):
-        raise UsageError("a graph is of one prediction: plot that of one token of the answer")
-    maps = _shares(_maps(attribution, True))
-    names = attribution.tokens
-    width = min(2.0 + 0.8 * len(maps), 11.0)
-    height = min(max(2.0, 0.2 * len(names)), 16.0)
-    ax, (across, down) = axes(ax, width, height, beside=inches(names) + 0.7, below=0.3)
-    dense = min(1.0, max(0.65, down / len(names) / 12))  # thinner lines if rows are close together
-    _draw_flows(ax, maps, attribution.position, threshold, dense)
-    ax.set(xlim=(-0.08, len(maps) + 0.08), ylim=(len(names) - 0.4, -0.6))
-    bare(ax)
-    name(ax.yaxis, names, down)
-    _name_layers(ax, len(maps), across)
-    if (position := attribution.position) is not None:
-        place: dict[str, Any] = {"va": "center", "fontsize": 8.5, "color": BLUE}
-        point = (len(maps), position)
-        _annotate(ax, literal(names[position]), point, (6, 0), **place, **typeface())
-    title(ax, *_titles(attribution, f"contributions above {threshold:g}"))
-    return ax
-
-
-def _draw_flows(
-    ax: Axes, maps: Array, position: int | None, threshold: float, dense: float
-) -> None:
-    """Draw the contributions in grey, and over them in blue what reaches the prediction."""
-    flows, nodes = _flows(maps, position)
-    layer, receiver, sender = np.nonzero(maps > threshold)
-    shares = maps[layer, receiver, sender]
-    passing = flows[layer, receiver, sender] / (flows.max() or 1.0)
-    lines = _curves(layer, sender, receiver)
-    ax.add_collection(_collection(lines, 0.3 + shares, MUTED, dense * (0.06 + 0.3 * shares)))
-    seen = passing > 0.001
-    widths = 0.3 + 3.2 * dense * passing[seen]
-    ax.add_collection(_collection(lines[seen], widths, BLUE, np.sqrt(passing[seen])))
-    x, y = np.meshgrid(*map(np.arange, nodes.shape), indexing="ij")
-    sizes = 40 * dense * nodes.ravel() / nodes.max()
-    ax.scatter(x, y, s=sizes, color=BLUE, linewidths=0, zorder=3)
-
-
-def _name_layers(ax: Axes, count: int, across: float) -> None:
-    steps = range(0, count + 1, math.ceil(20 * count / across))
-    labels = [str(step) if step else "input" for step in steps]
-    ax.set_xticks(steps, labels, fontsize=8, color=MUTED)
-    ax.set_xlabel("layer", fontsize=8.5, color=MUTED)
-
-
-def _shares(maps: Array) -> Array:
-    total = maps.sum(-1, keepdims=True)
-    return maps / np.where(total > 0, total, 1)
-
-
-def _flows(maps: Array, position: int | None) -> tuple[Array, Array]:
-    """What reaches the prediction through each edge [L, T, T] and each token [L + 1, T]."""
-    n = maps.shape[-1]
-    nodes = [np.full(n, 1 / n) if position is None else np.eye(n)[position]]
-    for contribution in maps[::-1]:
-        nodes.append(nodes[-1] @ contribution)
-    passing = np.array(nodes[::-1])  # from the input up
-    return passing[1:, :, None] * maps, passing
-
-
-def _curves(layer: NDArray[np.intp], start: NDArray[np.intp], end: NDArray[np.intp]) -> Array:
-    """S-shaped lines that leave and arrive horizontally: [E, 24, 2]."""
-    s = (1 - np.cos(np.linspace(0, np.pi, 24))) / 2  # denser where the line bends
-    x = layer[:, None] + s
-    y = start[:, None] + (end - start)[:, None] * (3 - 2 * s) * s**2
-    return np.stack([x, y], -1)
-
-
-def _collection(lines: Array, widths: Array, colour: str, alphas: Array) -> LineCollection:
-    order = np.argsort(alphas)  # the strongest on top
-    straight = lines[:, 0, 1] == lines[:, -1, 1]  # most lines are, and need only two points
-    drawn = [lines[i, [0, -1]] if straight[i] else lines[i] for i in order]
-    colours = np.tile(to_rgba(colour), (len(lines), 1))
-    colours[:, 3] = alphas
-    return LineCollection(drawn, linewidths=widths[order], colors=colours[order], capstyle="round")
-
-
-def _titles(attribution: Attribution, remark: str = "") -> tuple[str, str]:
+def titles(attribution: Attribution, remark: str = "") -> tuple[str, str]:
     """The prediction, and below it the method, the model and a remark."""
     chance = f"({chance})" if (chance := chance_of(attribution)) else ""
     longest = max(LONGEST, TITLE - 1 - len(chance))
@@ -422,7 +348,7 @@ def _titles(attribution: Attribution, remark: str = "") -> tuple[str, str]:
     if "answer" in attribution.extra and not label.endswith("”"):
         label = f"{label[:-2].rstrip()}…”"
     main = " ".join(filter(None, (label, chance)))
-    second = [attribution.method, attribution.model, remark]
+    second = [method_of(attribution), attribution.model, remark]
     if not main:
         main = second.pop(0)
     return literal(main, TITLE), literal(" · ".join(filter(None, second)), 100)

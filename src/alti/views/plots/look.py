@@ -159,6 +159,21 @@ def name(
     axis.set_tick_params(length=2 if step > 1 else 0, width=0.5, color=MUTED, pad=3)
 
 
+def name_largest(axis: Axis, names: Sequence[str], sizes: Array, space: float) -> None:
+    """Label an axis; if there is no space for all names, those of the largest sizes."""
+    if fit(names, space):
+        name(axis, names, space)
+        return
+    gap = SMALLEST * 1.1 * len(names) / space  # rows between two names
+    kept: list[int] = []
+    for i in np.argsort(-sizes, kind="stable").tolist():
+        if all(abs(i - other) >= gap for other in kept):
+            kept.append(i)
+    labels = [literal(names[i]) for i in kept]
+    axis.set_ticks(kept, labels, fontsize=SMALLEST, color=INK, **typeface())
+    axis.set_tick_params(length=2, width=0.5, color=MUTED, pad=3)
+
+
 def title(ax: Axes, main: str, second: str = "") -> None:
     """Put a title above the Axes, and optionally a smaller second line."""
     ax.set_title(main, loc="left", fontsize=10.5, color=INK, pad=17 if second else 6, **typeface())

@@ -2,10 +2,11 @@
 
 import { fill, show, showGraph, targetShown } from "/cards.js";
 import { grow, showClasses, showControls, showHeld } from "/controls.js";
+import { STEPS } from "/graph.js";
 import { keep } from "/keep.js";
 import { unpacked } from "/mixing.js";
-import { element } from "/paint.js";
-import { address, allow, fit, held, questionOf } from "/state.js";
+import { address, allow, fit, held, link, questionOf } from "/state.js";
+import { newTicket, showCancelled, showNothing, watch } from "/waiting.js";
 import { catalogue, recall, remember, rememberSoon, state, texts } from "/state.js";
 
 const PAUSE = 300; // milliseconds between the last keystroke and the request
@@ -32,13 +33,33 @@ async function ask(address, question, signal) {
   throw new Error(error ?? `The server responded with ${response.status}.`);
 }
 
-async function viewOf(text, signal) {
+async function viewOf(text, signal, target) {
   if (!text.trim()) return null;
   const chosen = state.methods;
-  const response = await ask("/api/view", questionOf(text), signal);
-  const view = await response.json();
+  const ticket = newTicket();
+  const question = { ...questionOf(text), ...(target === null ? {} : { target }), ticket };
+  const stopWatching = watch(ticket);
+  let view;
+  try {
+    const response = await ask("/api/view", question, signal);
+    view = await response.json();
+  } finally {
+    stopWatching();
+  }
   const rows = view.rows.filter((row) => chosen.includes(row.method));
   return { ...view, rows, maps: unpacked(view.mixing) };
+}
+
+// The views of one or two texts; the second is explained for the class of the first, because
+// scores for different classes cannot be compared.
+async function viewsOf(shown, signal) {
+  const results = [];
+  for (const text of shown) {
+    const target = results[0]?.value?.target ?? null;
+    const [settled] = await Promise.allSettled([viewOf(text, signal, target)]);
+    results.push(settled);
+  }
+  return results;
 }
 
 // Explain the texts in the state, aborting a request that is still running.
@@ -47,24 +68,44 @@ async function refresh() {
   pending?.abort();
   const controller = new AbortController();
   pending = controller;
-  document.body.setAttribute("aria-busy", "true");
   remember();
   showHeld();
+  if (link.missing !== null) {
+    document.body.removeAttribute("aria-busy");
+    fill([]);
+    return;
+  }
+  document.body.setAttribute("aria-busy", "true");
+  showNothing();
   let message = "";
   try {
-    const requests = texts().map((text) => viewOf(text, controller.signal));
-    const results = await Promise.allSettled(requests);
+    const results = await viewsOf(texts(), controller.signal);
     const views = results.map(({ value }) => value ?? null); // null: this text failed
-    if (controller === pending) fill(views);
+    if (controller === pending && !controller.signal.aborted) fill(views);
     message = failures(results);
   } catch (error) {
     message = error.message;
   }
   if (controller !== pending) return;
+  pending = null;
+  showNothing();
   document.body.removeAttribute("aria-busy");
   document.body.classList.toggle("stale", Boolean(message));
   showClasses();
   showError(message);
+}
+
+// Cancel the request that is running, which also frees the server; or ask again.
+function cancel() {
+  if (pending === null) {
+    refresh();
+    return;
+  }
+  pending.abort();
+  pending = null;
+  document.body.removeAttribute("aria-busy");
+  document.body.classList.add("stale");
+  showCancelled();
 }
 
 // The error messages of the texts, named unless both failed in the same way.
@@ -107,10 +148,12 @@ function wire() {
   on("add", "click", togglePair);
   on("compare", "click", toggleComparison);
   on("compute", "click", () => {
-    allow();
-    refresh();
+    if (link.missing === null) allow();
+    link.missing = null;
+    redraw();
     at("results").focus(); // the button disappears
   });
+  on("cancel", "click", cancel);
   on("theme", "click", switchTheme);
   on("link", "click", copyLink);
   wireMenus();
@@ -132,6 +175,7 @@ function wireChoices() {
   on("model", "change", (field) => {
     const fresh = { target: null, against: null, position: null, place: null, layer: null };
     Object.assign(state, { model: field.value, ...fresh });
+    link.missing = null;
     fit();
     redraw();
   });
@@ -159,7 +203,7 @@ function wireViews() {
     });
   }
   on("threshold", "input", (field) => {
-    state.threshold = numberIn(field);
+    state.threshold = STEPS[numberIn(field)];
     rememberSoon();
     showGraph();
   });
@@ -189,7 +233,7 @@ function wireMenus() {
     const [text = "", other = null] = texts().filter((text) => text.trim());
     return { ...questionOf(text), other, words: state.unit === "words" };
   };
-  keep(at("keep"), { ask, toast, question, node: () => at("results") });
+  keep(at("keep"), { ask, toast, question });
   const open = () => document.querySelectorAll("details.menu[open]");
   addEventListener("click", ({ target }) => {
     if (!target.isConnected) return;
@@ -259,9 +303,6 @@ async function start() {
   } catch {
     showError(UNREACHABLE);
     return;
-  }
-  for (const { name } of catalogue.models) {
-    at("model").append(element("option", { value: name, text: name }));
   }
   recall();
   wire();

@@ -1,10 +1,12 @@
 // The cards below the inputs: the explanations, what a token consists of, and the graph.
 
-import { graph } from "/graph.js";
+import { changes, commonScale } from "/changes.js";
+import { graph, STEPS, suitable } from "/graph.js";
 import { rowsOf, strip } from "/mixing.js";
-import { element, legend, paragraphs } from "/paint.js";
+import { added, element, legend, paragraphs } from "/paint.js";
 import { method, remember, rememberSoon, state } from "/state.js";
 
+const SHARES = "shares of 1";
 const BARS = 5; // the most probable classes to show
 const at = (id) => document.getElementById(id);
 const views = [null, null];
@@ -26,7 +28,8 @@ const active = () => views[state.panel] ?? views.find(Boolean);
 export function show() {
   remember();
   const shown = views.filter(Boolean);
-  at("results").replaceChildren(...shown.map((view) => result(view, views.indexOf(view))));
+  const changed = shown.length > 1 ? changes(...shown, state.unit) : null;
+  at("results").replaceChildren(...shown.map((view) => result(view, views.indexOf(view), changed)));
   at("results").classList.toggle("two", shown.length > 1);
   const predictions = shown.map((view) => [view.label, chance(view)].filter(Boolean).join(" "));
   at("status").textContent = predictions.join("; ");
@@ -36,26 +39,28 @@ export function show() {
 
 // ---- the explanations of a text
 
-function result(view, panel) {
-  const rows = view.rows.map((row) => resultRow(view, panel, row));
+function result(view, panel, changed) {
+  const rows = view.rows.map((row) => resultRow(view, panel, row, changed));
   const about = { class: "alti result", "aria-label": "Explanation" };
   return element("section", about, prediction(view), ...rows);
 }
 
-function resultRow(view, panel, row) {
-  const label = view.label ?? "";
+function resultRow(view, panel, row, changed) {
+  const { side: label, unit } = row;
   const picked = view === active() ? placeOf(view) : null;
   const { texts, scale } = paragraphs(view, state.unit, row.scores, {
     picked,
     label,
+    changed,
+    scale: commonScale(views.filter(Boolean), state.unit, row.method),
     pick: (place) => pick(panel, place),
   });
   const { what, classes } = method(row.method);
   const name = element("h3", { class: "alti-name", title: what, text: row.method });
   const ignoresClass = view.rows.length > 1 && view.classes.length > 1 && !classes;
   if (ignoresClass) name.append(element("small", { text: "the same for every class" }));
-  const rest = state.unit === "words" ? specialTotal(view, row.scores) : 0;
-  const ramp = legend(scale, label, rest);
+  const left = state.unit === "words" ? row.left : [];
+  const ramp = legend(scale, { label, unit, left });
   const text = element("div", { class: `alti-${state.unit}` }, ...texts, ramp);
   return element(
     "div",
@@ -65,25 +70,41 @@ function resultRow(view, panel, row) {
   );
 }
 
-const specialTotal = (view, scores) =>
-  scores.reduce((sum, score, i) => (view.special[i] ? sum + score : sum), 0);
-
 function prediction(view) {
   const head = element("header");
+  const says = element("p", { class: "alti-says" });
   if (view.label !== null) {
-    const label = element("strong", { dir: "auto", text: quoted(view.label) });
-    const says = element("p", { class: "alti-says" }, label);
+    says.append(element("strong", { dir: "auto", text: quoted(view.label) }));
     says.append(element("span", { text: chance(view) }));
-    const best = view.classes[0];
-    if (best && best.index !== view.target) {
-      const text = `as requested; the prediction is ${quoted(best.label)}`;
-      says.append(element("span", { text }));
-    }
-    head.append(says);
+    says.append(...notesOn(view));
   }
+  says.append(element("span", { class: "alti-by", text: view.model }));
+  head.append(says);
   if (view.classes.length > 1) head.append(bars(view));
   return head;
 }
+
+// What the prediction is where another class is explained, and how the other text changes it.
+function notesOn(view) {
+  const first = views[0];
+  const compared = view !== first && first?.probability != null && view.probability != null;
+  const texts = [];
+  if (compared) {
+    const change = (view.probability - first.probability).toFixed(3).replace("-", "−");
+    texts.push(`Δp ${change.startsWith("−") ? "" : "+"}${change}`);
+  }
+  const best = view.classes[0];
+  if (best && best.index !== view.target) {
+    const why = state.target === null ? "the class of the first text" : "as requested";
+    texts.push(`${why}; the prediction is ${quoted(best.label)}`);
+  }
+  return texts.map((text) => element("span", { text }));
+}
+
+const predictionOf = (view) =>
+  view.label === null
+    ? "the prediction"
+    : `the prediction ${[quoted(view.label), chance(view)].filter(Boolean).join(", ")}`;
 
 const chance = (view) => (view.probability === null ? "" : percent(view.probability));
 
@@ -115,21 +136,32 @@ function classBar({ label, probability }, on) {
 // ---- the token that was clicked
 
 function placeOf(view) {
-  if (state.place !== null && state.place < view.names.length) return state.place;
+  const own = view === active(); // of two texts, a click is in one
+  if (own && state.place !== null && state.place < view.names.length) return state.place;
   return view.position ?? Math.max(0, view.special.indexOf(false));
 }
 
-// In the word view, a click picks all tokens of the word.
+// In the word view, a click picks a word: the one of its tokens that the prediction is read from,
+// so that the numbers are those of the row above; else all of them.
 function picked(view) {
   const place = placeOf(view);
   const piece = view[state.unit].flat().find(({ places }) => places.includes(place));
-  return { places: piece?.places ?? [place], name: piece?.text || view.names[place] };
+  const all = piece?.places ?? [place];
+  const places = all.includes(view.position) ? [view.position] : all;
+  return { places, count: all.length, name: piece?.text || view.names[place] };
+}
+
+// Which of a word's sub-words is meant, where it has several.
+function partOf(view, { places, count }) {
+  if (count === 1) return "";
+  if (places.length > 1) return `; the mean of its ${count} sub-words`;
+  return `, from its sub-word ${view.names[places[0]]}`;
 }
 
 function pick(panel, place) {
   const home = document.activeElement.closest("[data-home]")?.dataset.home;
   Object.assign(state, { panel, place });
-  moved = home !== "strip" && home !== "flow";
+  moved = home !== "strip" && !home?.startsWith("flow");
   show();
   if (!home) return;
   const redrawn = `[data-home="${CSS.escape(home)}"] [data-place="${place}"]`;
@@ -139,8 +171,9 @@ function pick(panel, place) {
 const pickHere = (place) => pick(views.indexOf(active()), place);
 
 function showMixing(view) {
-  const { places, name } = picked(view);
-  showMixingTitle(view, places, name);
+  const word = picked(view);
+  const { places } = word;
+  showMixingTitle(view, word);
   const rows = rowsOf(view.maps, places, view.names.length, state.since);
   const choose = (layer) => {
     state.layer = layer;
@@ -148,27 +181,37 @@ function showMixing(view) {
     showLayer(view, rows);
   };
   const room = at("strip").clientWidth;
-  at("strip").replaceChildren(strip(view, rows, { places, room, choose, pick: pickHere }));
+  at("strip").replaceChildren(...strip(view, rows, { places, room, choose, pick: pickHere }));
   at("layer").max = rows.length;
   at("layer").oninput = () => choose(Number(at("layer").value) - 1);
   showLayer(view, rows);
   if (moved) {
-    for (const box of [at("strip"), at("flow")]) centre(box, box.querySelector(".on[data-place]"));
+    for (const box of [at("strip"), ...boxes()]) centre(box, box.querySelector(".on[data-place]"));
   }
   moved = false;
 }
 
-function showMixingTitle(view, places, name) {
+function showMixingTitle(view, word) {
+  const { places, name } = word;
   const isRead = places.includes(view.position);
-  const title = element("em", { dir: "auto", text: name });
-  at("mixing-title").replaceChildren("What ", title, " is made of");
-  const seen = `As ${view.mixing.method} sees it`;
-  const note = isRead ? "; the prediction is read from it" : "";
-  at("mixing-by").textContent = `${seen}${note}. Click a word for another.`;
+  const title = element("em", { dir: "auto", text: name, title: meaningOf(view, places[0], name) });
+  const which = views.every(Boolean) ? ` in the ${["first", "second"][views.indexOf(view)]} text` : "";
+  at("mixing-title").replaceChildren("What ", title, ` is made of${which}`);
+  const seen = `As ${view.mixing.method} sees it in ${view.model}`;
+  const note = isRead ? `; ${predictionOf(view)} is read from it` : "";
+  const part = partOf(view, word);
+  at("mixing-by").textContent = `${seen}${note}${part}. Click a word for another.`;
   if (state.place === null || view.position === null || isRead) return;
   const text = `Back to ${view.names[view.position]}`;
   const about = { type: "button", class: "plain", text };
   at("mixing-by").append(" ", element("button", { ...about, onclick: () => pickHere(null) }));
+}
+
+// What a special token is doing here, one hover away.
+function meaningOf(view, place, name) {
+  if (!view.special[place]) return null;
+  const read = place === view.position ? " The model's prediction is read from it." : "";
+  return `${added(name)}${read}`;
 }
 
 function centre(box, column) {
@@ -188,29 +231,46 @@ function showLayer(view, rows) {
   }
   const options = { picked: placeOf(view), pick: pickHere };
   const { texts, scale } = paragraphs(view, state.unit, rows[layer], options);
-  const text = element("div", { class: `alti-${state.unit}` }, ...texts, legend(scale, ""));
+  const text = element("div", { class: `alti-${state.unit}` }, ...texts, legend(scale, { unit: `${SHARES}, after layer ${layer + 1}` }));
   at("mixed").replaceChildren(text);
   showGraph();
 }
 
+const boxes = () => [at("flow"), at("flow-other")];
+
+// A graph for each text.
 export function showGraph() {
-  const view = active();
-  if (!view) return;
-  const { places, name } = picked(view);
-  const last = layerOf(view);
-  const suitable = Math.round(150 / view.names.length); // in long texts, shares are small
-  const threshold = state.threshold ?? Math.max(1, Math.min(8, suitable));
-  at("threshold").value = threshold;
+  const shown = views.filter(Boolean);
+  if (!shown.length) return;
+  const threshold = state.threshold ?? Math.min(...shown.map((view) => suitable(view, picked(view))));
+  at("threshold").max = STEPS.length - 1;
+  at("threshold").value = STEPS.findLastIndex((step) => step <= threshold);
   at("threshold-number").textContent = `${threshold} %`;
   at("threshold").setAttribute("aria-valuetext", `${threshold} %`);
-  const box = at("flow");
+  boxes().forEach((box, i) => {
+    box.hidden = at(`${box.id}-by`).hidden = !views[i];
+    if (views[i]) drawGraph(views[i], box, threshold / 100);
+  });
+  const { method } = active().mixing;
+  at("graph-by").textContent = `As ${method} sees it in ${active().model}; the wider, the more.`;
+}
+
+function drawGraph(view, box, threshold) {
+  const { places, name } = picked(view);
+  const last = layerOf(view);
   const scrolled = box.scrollLeft;
-  const options = { threshold: threshold / 100, last, room: box.clientWidth, pick: pickHere };
-  const { pictures, full } = graph(view, places, options);
+  const panel = views.indexOf(view);
+  const options = { threshold, last, room: box.clientWidth, pick: (place) => pick(panel, place) };
+  const { pictures, count, all } = graph(view, places, options);
   box.replaceChildren(...pictures);
   box.scrollLeft = scrolled;
-  const limit = full ? ` Only the ${full} strongest are drawn.` : "";
   const target = element("em", { dir: "auto", text: name });
-  const note = ` at layer ${last + 1}; the wider, the more.${limit}`;
-  at("graph-by").replaceChildren("Blue leads to ", target, note);
+  const [drawn, every] = [count, all].map((number) => number.toLocaleString("en"));
+  const least = Number((100 * threshold).toPrecision(3));
+  const numbers = `${drawn} of ${every} contributions are drawn, those above ${least} %`;
+  const text = views.every(Boolean) ? ` in the ${["first", "second"][panel]} text` : "";
+  const isRead = places.includes(view.position);
+  const whose = isRead ? `, from which ${predictionOf(view)} is read,` : "";
+  const note = `${whose} at layer ${last + 1}${text}; ${numbers}.`;
+  at(`${box.id}-by`).replaceChildren("Blue leads to ", target, note);
 }

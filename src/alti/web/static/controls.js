@@ -12,8 +12,7 @@ const radios = (name) => document.querySelectorAll(`[name=${name}]`);
 // Show the state in the controls; `refresh` sends a new request.
 export function showControls(refresh) {
   showTexts();
-  at("models").hidden = catalogue.models.length < 2;
-  at("model").value = state.model;
+  showModels();
   at("places").hidden = ["sequence", "encoder"].includes(model().kind);
   at("position").value = state.position ?? "";
   for (const name of ["unit", "since"]) {
@@ -40,6 +39,17 @@ function showTexts() {
   at("compare").setAttribute("aria-pressed", String(compared));
 }
 
+// A model that a link asks for and that is not served is named, not replaced by another.
+function showModels() {
+  const missing = link.missing !== null;
+  const options = catalogue.models.map(({ name }) => element("option", { value: name, text: name }));
+  const absent = { value: "", text: `${link.missing} (not served)`, disabled: true };
+  if (missing) options.unshift(element("option", absent));
+  at("model").replaceChildren(...options);
+  at("model").value = missing ? "" : state.model;
+  at("models").hidden = catalogue.models.length < 2;
+}
+
 export function grow(field) {
   field.style.height = "auto";
   field.style.height = `${Math.min(field.scrollHeight + 2, TALLEST)}px`;
@@ -62,24 +72,30 @@ function showExamples(refresh) {
 function showMethods(refresh) {
   at("methods-chosen").textContent = state.methods.join(", ");
   const offered = catalogue.methods.filter(({ name }) => model().methods.includes(name));
-  const group = (title, methods) => [
-    element("p", { class: "title", text: title }),
-    ...methods.map((entry) => methodOption(entry, refresh)),
-  ];
+  const group = (title, methods) =>
+    methods.length
+      ? [
+          element("p", { class: "title", text: title }),
+          ...methods.map((entry) => methodOption(entry, refresh)),
+        ]
+      : [];
   at("methods")
     .querySelector(".panel")
     .replaceChildren(
       element("p", { class: "faint", text: `Choose up to ${MOST}.` }),
-      ...group(
-        "How the input is mixed",
-        offered.filter((entry) => !entry.classes),
-      ),
+      ...group("Recommended for this model", offered.filter(isRecommended)),
       ...group(
         "What speaks for and against a class",
-        offered.filter((entry) => entry.classes),
+        offered.filter((entry) => entry.classes && !isRecommended(entry)),
+      ),
+      ...group(
+        "How the input is mixed",
+        offered.filter((entry) => !entry.classes && !isRecommended(entry)),
       ),
     );
 }
+
+const isRecommended = ({ name }) => name === model().recommended;
 
 function methodOption(entry, refresh) {
   const on = state.methods.some((spec) => method(spec) === entry);
@@ -91,15 +107,22 @@ function methodOption(entry, refresh) {
     at("methods").querySelector(`[value="${entry.name}"]`).focus();
     refresh();
   });
-  const withoutName = /^[^:]*: (.)/;
-  const what = entry.what.replace(withoutName, (_, first) => first.toUpperCase());
   const name = element("b", { text: entry.name });
-  const about = element("span", {}, name, element("small", { text: what }));
+  const about = element("span", {}, name, element("small", { text: entry.what }));
   return element("label", { class: "option" }, box, about);
 }
 
-// The methods from a link that wait for the user's consent.
+// What a link asks for that waits for the user's consent: another model, or expensive methods.
 export function showHeld() {
+  if (link.missing !== null) {
+    at("held").hidden = false;
+    at("held-why").textContent =
+      `The link asks for the model ${link.missing}, which this server does not have. ` +
+      "Another model's explanation would be another one.";
+    at("compute").textContent = `Explain with ${state.model} instead`;
+    at("link-hint").hidden = true;
+    return;
+  }
   const names = [...new Set(held().map((spec) => method(spec).name))];
   const list = new Intl.ListFormat("en").format(names);
   const several = names.length > 1;
@@ -141,7 +164,11 @@ export function showClasses() {
   at("class").disabled = at("rival").disabled = !readsClass();
   at("classes").hidden = !offered.length;
   at("rivals").hidden = offered.length < 3; // of two classes, the other one is all others
-  at("class-hint").hidden = readsClass() || !offered.length;
+  const hinted = !readsClass() && offered.length > 0;
+  at("class-hint").hidden = !hinted;
+  // a hidden hint would still be read aloud with its field
+  if (hinted) at("class").setAttribute("aria-describedby", "class-hint");
+  else at("class").removeAttribute("aria-describedby");
   const verb = state.methods.length > 1 ? "show" : "shows";
   at("class-hint").textContent =
     `${state.methods.join(" and ")} ${verb} the same for every class: ` +

@@ -6,7 +6,12 @@ import { fitting, leans, letters, short, startOf, through } from "/mixing.js";
 const SVG = "http://www.w3.org/2000/svg";
 const EDGES = 6000; // the most lines to draw
 const FEW = 2500; // more lines than this are drawn fainter
-const STRONG = 0.01; // the share of the picked tokens from which a line is blue
+const STRONG = 0.01; // the share of the picked tokens from which a line is blue, or less:
+const RELATIVE = 0.25; // this share of the strongest line between two tokens
+export const STEPS = [0.1, 0.2, 0.5, 1, 2, 3, 5, 8, 10, 15, 20, 30, 50]; // thresholds in per cent
+const HIGHEST = 8; // that is chosen without being asked
+const LEAST = 12; // lines that a threshold leaves
+const LEGEND = 330; // pixels for the legend
 const NAMES = 64; // pixels for the names of the layers
 
 function drawn(name, about, parent, text) {
@@ -22,6 +27,7 @@ export function graph(view, places, { threshold, last, room, pick }) {
   const { maps, names } = view;
   const passing = flows(maps, places, names.length, last);
   const edges = edgesOf(maps, passing, names.length, threshold, last);
+  const strong = strongFrom(edges);
   const plan = planOf(names, maps.length, last, room);
   const { width, height } = plan;
   const target = places.map((place) => names[place]).join(" ");
@@ -29,19 +35,46 @@ export function graph(view, places, { threshold, last, room, pick }) {
   const layers = drawn("svg", { width: NAMES, height, class: "names", "aria-hidden": "true" });
   const viewBox = `0 0 ${width} ${height}`;
   const svg = drawn("svg", { width, height, viewBox, role: "group", "aria-label": label });
-  for (const edge of edges) drawEdge(svg, plan, edge, Math.min(1, FEW / edges.length));
+  for (const edge of edges) {
+    drawEdge(svg, plan, edge, strong, Math.min(1, FEW / edges.length));
+  }
   passing.forEach((shares, l) => {
     const layer = l ? `layer ${l}` : "input";
     const beside = { x: NAMES - 10, y: plan.y(l) + 4, class: "layer", "text-anchor": "end" };
     drawn("text", beside, layers, layer);
-    shares.forEach((share, i) => drawDot(svg, plan, i, l, share, `${names[i]}, ${layer}`, target));
+    shares.forEach((share, i) => {
+      drawDot(svg, plan, { i, l, share, strong }, `${names[i]}, ${layer}`, target);
+    });
   });
   names.forEach((name, i) => drawLabel(svg, plan, name, i, places.includes(i), pick));
   for (const i of places) {
     const below = { x: plan.x(i), y: plan.y(last + 1) + 24, "text-anchor": "middle" };
     drawn("text", { class: "token on", ...below }, svg, short(names[i]));
   }
-  return { pictures: [layers, svg], full: edges.length === EDGES ? EDGES : 0 };
+  drawLegend(svg, plan, strong, short(target));
+  const all = (last + 1) * names.length ** 2;
+  return { pictures: [layers, svg], count: edges.length, all };
+}
+
+const crosses = ({ i, j }) => i !== j;
+
+// From which share of the picked tokens a line is blue: in a long text every share is small.
+function strongFrom(edges) {
+  const flows = edges.filter(crosses).map(({ flow }) => flow);
+  const largest = flows.reduce((most, flow) => Math.max(most, flow), 0);
+  return largest ? Math.min(STRONG, RELATIVE * largest) : STRONG;
+}
+
+// The highest threshold, in per cent, that leaves some lines between tokens that lead to the picked.
+export function suitable({ maps, names }, { places }) {
+  const last = maps.length - 1;
+  const passing = flows(maps, places, names.length, last);
+  const edges = edgesOf(maps, passing, names.length, STEPS[0] / 100, last).filter(crosses);
+  const strong = strongFrom(edges);
+  const leading = edges.filter(({ flow }) => flow >= strong);
+  const least = Math.min(LEAST, leading.length);
+  const leaves = (step) => leading.filter(({ share }) => share >= step / 100).length >= least;
+  return STEPS.findLast((step) => step <= HIGHEST && leaves(step)) ?? STEPS[0];
 }
 
 // The positions of everything.
@@ -52,8 +85,8 @@ function planOf(names, layers, last, room) {
   const tall = Math.max(40, Math.min(76, 440 / layers));
   return {
     top,
-    width: names.length * wide + 52, // the last label leans over
-    height: top + (last + 1) * tall + 34,
+    width: Math.max(LEGEND, names.length * wide + 52), // the last label leans over
+    height: top + (last + 1) * tall + 64,
     x: (i) => 4 + (i + 0.5) * wide,
     y: (l) => top + l * tall,
   };
@@ -83,15 +116,30 @@ function edgesOf(maps, passing, size, threshold, last) {
   return edges.sort((a, b) => a.flow - b.flow); // the strongest on top
 }
 
-function drawEdge(svg, { x, y }, { l, i, j, share, flow }, faint) {
+const widthOf = (flow) => 1 + 7 * Math.sqrt(flow);
+const opacityOf = (flow) => Math.min(1, 0.3 + 0.9 * Math.sqrt(flow));
+
+// How wide a line is for which share of the picked tokens.
+function drawLegend(svg, { height }, strong, target) {
+  const y = height - 12;
+  const name = (x, text) => drawn("text", { class: "layer", x, y: y + 4 }, svg, text);
+  [strong, 10 * strong, 50 * strong].forEach((flow, i) => {
+    const about = { "stroke-width": widthOf(flow), "stroke-opacity": opacityOf(flow) };
+    drawn("path", { class: "sample", d: `M${6 + 64 * i} ${y}h22`, ...about }, svg);
+    name(33 + 64 * i, `${Number((100 * flow).toPrecision(1))} %`);
+  });
+  name(210, `of ${target}`);
+}
+
+function drawEdge(svg, { x, y }, { l, i, j, share, flow }, from, faint) {
   const x1 = x(j);
   const y1 = y(l);
   const x2 = x(i);
   const y2 = y(l + 1);
   const bend = (y2 - y1) * 0.45;
-  const strong = flow >= STRONG;
-  const width = strong ? 1 + 7 * Math.sqrt(flow) : 0.6 + 1.6 * share;
-  const opacity = strong ? Math.min(1, 0.3 + 0.9 * Math.sqrt(flow)) : faint * (0.2 + 0.5 * share);
+  const strong = flow >= from;
+  const width = strong ? widthOf(flow) : 0.6 + 1.6 * share;
+  const opacity = strong ? opacityOf(flow) : faint * (0.2 + 0.5 * share);
   const about = {
     class: strong ? "edge strong" : "edge",
     "stroke-width": width.toFixed(2),
@@ -101,10 +149,10 @@ function drawEdge(svg, { x, y }, { l, i, j, share, flow }, faint) {
   drawn("path", { ...about, d }, svg);
 }
 
-function drawDot(svg, { x, y }, i, l, share, name, target) {
+function drawDot(svg, { x, y }, { i, l, share, strong }, name, target) {
   const radius = 2.2 + 5 * Math.sqrt(Math.min(1, share));
   const place = { cx: x(i), cy: y(l), r: radius.toFixed(1) };
-  const dot = drawn("circle", { ...place, class: share >= STRONG ? "dot strong" : "dot" }, svg);
+  const dot = drawn("circle", { ...place, class: share >= strong ? "dot strong" : "dot" }, svg);
   drawn("title", {}, dot, `${name}: ${(100 * share).toFixed(1)} % of ${target}`);
 }
 

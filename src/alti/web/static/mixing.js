@@ -1,6 +1,9 @@
 // What a token consists of: rows of C^l and R^l = C^l · … · C^1, and the strip of all layers.
 
-import { classOf, element, number } from "/paint.js";
+import { added, classOf, element, legend, number } from "/paint.js";
+
+const STEEP = 0.6; // small shares would be white beside a few large ones; as in alti.plots
+const HALF = 0.5 ** (1 / STEEP); // the share of the largest with half of the colour
 
 // The server sends maps as 16-bit shares of each layer's maximum.
 export function unpacked({ shape, largest, data }) {
@@ -60,9 +63,13 @@ export function strip(view, rows, { places, room, choose, pick }) {
   const columns = view.names.map((_, i) => column(view, i, places, pick));
   const head = element("tr", {}, element("td", { text: "layer" }), ...columns);
   const table = element("table", { class: "strip" }, element("thead", {}, head));
-  table.append(element("tbody", {}, ...rows.map((row, layer) => line(view, row, layer, choose))));
+  const scale = { largest: Math.max(...rows.flat()), signed: false }; // one for all layers
+  const lines = rows.map((row, layer) => line(view, row, layer, scale, choose));
+  table.append(element("tbody", {}, ...lines));
   table.style.setProperty("--cell", `${fitting(room - 60, view.names.length, 22, 54) - 2}px`);
-  return table;
+  const half = number(HALF * scale.largest, scale);
+  const unit = `shares of 1, half of the colour at ${half}`;
+  return [table, legend(scale, { unit })];
 }
 
 // No tab stops here: the text above has the same words, and the slider has the same layers.
@@ -73,7 +80,7 @@ function column(view, i, places, pick) {
     type: "button",
     tabindex: -1,
     class: classes.filter(Boolean).join(" ") || null,
-    title: name,
+    title: view.special[i] ? added(name) : name,
     "data-place": i,
     text: short(name),
     onclick: () => pick(i),
@@ -81,15 +88,15 @@ function column(view, i, places, pick) {
   return element("th", { scope: "col", class: view.special[i] ? "special" : null }, button);
 }
 
-function line(view, row, layer, choose) {
-  const scale = { largest: Math.max(...row), signed: false };
+function line(view, row, layer, scale, choose) {
   const name = `layer ${layer + 1}`;
   const about = { type: "button", tabindex: -1, text: layer + 1, "aria-label": name };
   const tableRow = element("tr", { "data-layer": layer, onclick: () => choose(layer) });
   tableRow.append(element("th", { scope: "row" }, element("button", about)));
   row.forEach((score, i) => {
     const title = `${view.names[i]}, ${name}: ${number(score, scale)}`;
-    tableRow.append(element("td", { class: classOf(score, scale.largest) || null, title }));
+    const shade = (score / (scale.largest || 1)) ** STEEP;
+    tableRow.append(element("td", { class: classOf(shade, 1) || null, title }));
   });
   return tableRow;
 }

@@ -28,8 +28,8 @@ export function scaleOf(passages, scores, special) {
 }
 
 export function classOf(score, largest) {
-  const level = largest ? Math.round(STEPS * Math.max(-1, Math.min(1, score / largest))) : 0;
-  return level ? `alti-${level > 0 ? "f" : "a"}${Math.abs(level)}` : "";
+  const level = largest ? Math.round(STEPS * Math.min(1, Math.abs(score) / largest)) : 0;
+  return level ? `alti-${score > 0 ? "f" : "a"}${level}` : "";
 }
 
 export function number(score, scale) {
@@ -40,15 +40,15 @@ export function number(score, scale) {
 }
 
 // A paragraph for each text; `pick` is called with the first token of a clicked piece.
-export function paragraphs(view, unit, scores, { picked = null, pick, label = "" }) {
+export function paragraphs(view, unit, scores, options) {
   const passages = view[unit];
-  const scale = scaleOf(passages, scores, view.special);
+  const scale = options.scale ?? scaleOf(passages, scores, view.special);
   const texts = passages.map((passage) => {
     const text = element("p", { class: "alti-text", dir: "auto", lang: "" });
     let previous = null;
     for (const piece of passage) {
       const joined = previous?.places.length && !previous.special && !piece.special;
-      text.append(pieceNode(piece, joined, view, scores, scale, { picked, pick, label }));
+      text.append(pieceNode(piece, joined, view, scores, scale, options));
       previous = piece;
     }
     return text;
@@ -57,7 +57,8 @@ export function paragraphs(view, unit, scores, { picked = null, pick, label = ""
   return { texts, scale };
 }
 
-function pieceNode(piece, joined, view, scores, scale, { picked, pick, label }) {
+function pieceNode(piece, joined, view, scores, scale, options) {
+  const { picked = null, pick, label = "", changed } = options;
   if (!piece.places.length) return document.createTextNode(piece.text);
   const score = scoreOf(piece, scores);
   const shown = number(score, scale);
@@ -67,20 +68,32 @@ function pieceNode(piece, joined, view, scores, scale, { picked, pick, label }) 
     piece.special ? "alti-special" : classOf(score, scale.largest),
     joined ? "alti-on" : "",
     piece.text ? "" : "added",
+    changed?.has(piece) ? "changed" : "",
   ];
   const on = picked !== null && piece.places.includes(picked);
-  return element("span", {
+  const read = piece.unknown ? ` read as ${piece.unknown}` : "";
+  const differs = changed?.has(piece) ? ", not in the other text" : "";
+  const node = element("span", {
     class: classes.filter(Boolean).join(" ") || null,
     role: "button",
     tabindex: "-1",
     "aria-pressed": String(on),
-    "aria-label": `${name}, ${shown}${side}`,
+    "aria-label": `${name}${read}${differs}, ${shown}${side}`,
     "data-score": shown,
     "data-place": piece.places[0],
     text: name,
+    title: read ? unknownTitle(name, piece) : piece.special ? added(name) : null,
     onclick: () => pick(piece.places[0]),
   });
+  if (read) node.append(element("small", { class: "alti-unknown", text: piece.unknown }));
+  return node;
 }
+
+const unknownTitle = (name, { unknown }) => `The model does not know ${name} and read ${unknown}`;
+
+// What a token like [CLS] is.
+export const added = (name) =>
+  `${name} is a special token: the tokenizer adds it, or it marks a place; it is no word.`;
 
 // One tab stop for all texts; the arrow keys move from piece to piece.
 function moveWithArrows(texts) {
@@ -103,11 +116,15 @@ function moveWithArrows(texts) {
   });
 }
 
-// `rest` is the sum of the special tokens, which the word view does not show.
-export function legend(scale, label, rest = 0) {
-  const negligible = Math.abs(rest) < 0.0005 * (scale.largest || 1);
-  const text = `special tokens ${number(rest, scale)}`;
-  const more = negligible ? [] : [element("span", { class: "alti-rest", text })];
+// The ends of the scale, what its numbers are of, and what `left` is not on the text: [name, score, meaning].
+export function legend(scale, { label = "", unit = "", left = [] } = {}) {
+  const least = 0.0005 * (scale.largest || 1);
+  const more = left
+    .filter(([, score]) => Math.abs(score) >= least)
+    .map(([name, score, title]) => ({ text: `${name} ${number(score, scale)}`, title }))
+    .map(({ text, title }) => element("span", { class: "alti-rest", text, title: title || null }));
+  const named = scale.signed && label ? unit.replace(` of ${label}`, "") : unit; // the ramp has it
+  if (named) more.unshift(element("span", { class: "alti-unit", text: named }));
   if (!scale.largest) return element("p", { class: "alti-legend" }, "every score is 0", ...more);
   const high = number(scale.largest, scale);
   const hidden = { class: "alti-legend", "aria-hidden": "true" };

@@ -31,7 +31,8 @@ const START = {
 const NUMBERS = ["target", "against", "position", "panel", "place", "layer", "threshold"];
 
 export const state = { ...START };
-export const link = { held: false, note: "" }; // held: methods with many passes wait for a click
+// held: methods with many passes wait for a click; missing: the model of a link that is not here
+export const link = { held: false, note: "", missing: null };
 export const catalogue = { models: [], methods: [] }; // from GET /api/models
 
 const nameOf = (spec) => spec.split(":")[0]; // alti:p=2 is alti
@@ -62,6 +63,7 @@ export function address() {
     const isDefault = value === null || String(value) === String(START[name]);
     if (!isDefault || name === "text") parameters.set(name, value);
   }
+  if (link.missing !== null) parameters.set("model", link.missing);
   return `#${parameters}`;
 }
 
@@ -82,7 +84,7 @@ export function rememberSoon() {
   timer = setTimeout(remember, 200);
 }
 
-const numberOr = (value, fallback) => (/^\d{1,9}$/.test(value) ? Number(value) : fallback);
+const numberOr = (value, fallback) => (/^\d{1,9}(\.\d)?$/.test(value) ? Number(value) : fallback);
 
 // Whatever the address contains, the resulting state can be shown.
 export function recall() {
@@ -93,10 +95,11 @@ export function recall() {
     else if (NUMBERS.includes(name)) state[name] = numberOr(value, START[name]);
     else if (Object.hasOwn(START, name)) state[name] = value;
   }
+  link.missing = state.model !== null && !model() ? state.model : null;
   if (!model()) state.model = catalogue.models[0].name;
   if (!["words", "tokens"].includes(state.unit)) state.unit = START.unit;
   if (!["input", "layer"].includes(state.since)) state.since = START.since;
-  if (state.threshold !== null) state.threshold = Math.min(50, Math.max(1, state.threshold));
+  if (state.threshold !== null) state.threshold = Math.min(50, Math.max(0.1, state.threshold));
   if (state.panel > 1 || state.other === null) state.panel = 0;
   fit(parameters.has("text"));
   Object.assign(link, { held: true, note: "" });

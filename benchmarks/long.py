@@ -1,0 +1,195 @@
+"""What an explanation of one long text costs: time and memory beside those of a forward pass.
+
+python benchmarks/long.py                            # the shape of SmolLM2-135M, 3,000 tokens
+python benchmarks/long.py --layers 6 --runs 1 --tokens 1600 3200 6400 12800 --plot FILE.svg
+python benchmarks/long.py --device cuda --shape 8b --dtype bfloat16 --tokens 5000 8192 32768
+
+Weights are random, or those of a folder (--model). Each cell is a process of its own: the model is
+loaded, each method explains a short text, so that proofs are given and kernels compiled; then
+forward passes and explanations of the last token take turns. Time is the median ratio; memory the
+peak above that of the forward pass with all logits (on a GPU: above the weights). Before that each
+method has to give the scores of the plain way on a text of 400 tokens, or nothing is printed.
+"""
+
+import argparse
+import gc
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+
+import alti.read.long as long
+from alti.methods import METHODS, Inputs, Target, call
+from alti.read.modules import call as forward
+
+SHAPES = {
+    "135m": {"hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30,
+             "num_attention_heads": 9, "num_key_value_heads": 3, "vocab_size": 49152},
+    "1b": {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
+           "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256},
+    "8b": {"hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+           "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256},
+}  # fmt: skip
+LIMITS = {"float32": 1e-4, "bfloat16": 5e-2}
+GIB = 2**30
+
+
+def load(options: Any) -> Any:
+    dtype = getattr(torch, options.dtype)
+    if options.model:
+        return AutoModelForCausalLM.from_pretrained(options.model, dtype=dtype).to(options.device)
+    shape = SHAPES[options.shape]
+    if options.layers:
+        shape = {**shape, "num_hidden_layers": options.layers}
+    config = LlamaConfig(**shape, max_position_embeddings=1 << 17)
+    torch.manual_seed(0)
+    with torch.device(options.device):
+        torch.set_default_dtype(dtype)
+        model = LlamaForCausalLM(config).eval()
+        torch.set_default_dtype(torch.float32)
+    return model
+
+
+def question(model: Any, tokens: int) -> tuple[Inputs, Target]:
+    draw = torch.Generator().manual_seed(0)
+    ids = torch.randint(model.config.vocab_size, (1, tokens), generator=draw).to(model.device)
+    position = torch.tensor([[tokens - 1]], device=model.device)
+    tensors = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    inputs = Inputs(tensors, torch.zeros_like(ids).bool(), causal=True)
+    return inputs, Target(position=position, kept=position[0] if tokens >= long.LONG else None)
+
+
+def explain(model: Any, method: str, tokens: int) -> torch.Tensor:
+    inputs, target = question(model, tokens)
+    return call(METHODS[method], model, inputs, target, layers=False).tokens
+
+
+def require_right(model: Any, method: str, limit: float) -> None:
+    """Raise where a long text would get other scores than a short one."""
+    kept = long.LONG
+    plain = explain(model, method, 400)
+    try:
+        long.LONG = 1
+        ours = explain(model, method, 400)
+    finally:
+        long.LONG = kept
+    error = float((ours - plain).abs().max() / plain.abs().max())
+    if not error < limit:
+        raise SystemExit(f"{method}: wrong by {error:.1e}, over {limit:.0e}")
+
+
+def measured(run: Callable[[], object], device: str) -> tuple[float, float]:
+    """Seconds, and the peak of memory in GiB."""
+    gc.collect()
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        torch.cuda.synchronize()
+    else:
+        Path("/proc/self/clear_refs").write_text("5")  # the peak starts from here
+    start = time.perf_counter()
+    run()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - start, peak(device)
+
+
+def peak(device: str) -> float:
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated() / GIB
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")) / GIB
+
+
+def passes(model: Any, tokens: int, **options: Any) -> None:
+    inputs, _ = question(model, tokens)
+    with torch.no_grad():
+        forward(model, {**inputs.tensors, **options})
+
+
+def cell(options: Any, method: str, tokens: int) -> dict[str, float]:
+    """One method at one length; run in a process of its own."""
+    model = load(options)
+    require_right(model, method, LIMITS[options.dtype])
+    weights = torch.cuda.memory_allocated() / GIB if options.device == "cuda" else None
+    explain(model, method, 64)
+    rows = []
+    for _ in range(options.runs):
+        plain = measured(lambda: passes(model, tokens), options.device)
+        lean = measured(lambda: passes(model, tokens, logits_to_keep=1), options.device)
+        own = measured(lambda: explain(model, method, tokens), options.device)
+        rows.append((plain, lean, own))
+    floor = max(plain[1] for plain, _, _ in rows) if weights is None else weights
+    return {
+        "forward": statistics.median(plain[0] for plain, _, _ in rows),
+        "seconds": statistics.median(own[0] for _, _, own in rows),
+        "ratio": statistics.median(own[0] / plain[0] for plain, _, own in rows),
+        "lean": statistics.median(own[0] / lean[0] for _, lean, own in rows),
+        "memory": max(own[1] for _, _, own in rows) - floor,
+    }
+
+
+def plot(rows: list[dict[str, Any]], file: Path) -> None:
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, 2, figsize=(7.2, 2.8), layout="constrained")
+    titles = {"ratio": "time, in forward passes", "memory": "memory, GiB above a forward pass"}
+    for axis, (name, title) in zip(axes, titles.items(), strict=True):
+        for method in dict.fromkeys(row["method"] for row in rows):
+            own = [row for row in rows if row["method"] == method]
+            axis.plot(
+                [row["tokens"] for row in own], [row[name] for row in own], "o-", label=method
+            )
+        axis.set(title=title, xlabel="tokens", ylim=(0, None), xlim=(0, None))
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0].legend(frameon=False)
+    figure.savefig(file)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", help="a folder; else random weights of a shape")
+    parser.add_argument("--shape", choices=SHAPES, default="135m")
+    parser.add_argument("--layers", type=int, help="fewer than the shape has")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--dtype", default="float32", choices=LIMITS)
+    parser.add_argument("--tokens", type=int, nargs="+", default=[3000])
+    parser.add_argument("--methods", nargs="+", default=["alti", "linear", "absence", "dimming"])
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--plot", type=Path)
+    parser.add_argument("--cell", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.cell:
+        print(json.dumps(cell(options, options.methods[0], options.tokens[0])))
+        return
+    rows = []
+    print("| tokens | method | forward | explanation | ratio | to lean forward | memory |")
+    print("|---|---|---|---|---|---|---|")
+    for tokens in options.tokens:
+        for method in options.methods:
+            given = [*sys.argv, "--cell", "--methods", method, "--tokens", str(tokens)]
+            done = subprocess.run([sys.executable, *given], stdout=subprocess.PIPE, check=False)
+            if done.returncode:
+                print(f"| {tokens} | {method} | failed |", flush=True)
+                continue
+            row = {"tokens": tokens, "method": method, **json.loads(done.stdout.splitlines()[-1])}
+            rows.append(row)
+            print(
+                f"| {tokens:,} | `{method}` | {row['forward']:.2f} s | {row['seconds']:.2f} s | "
+                f"{row['ratio']:.1f} | {row['lean']:.1f} | {row['memory']:+.2f} GiB |",
+                flush=True,
+            )
+    if options.plot:
+        plot(rows, options.plot)
+
+
+if __name__ == "__main__":
+    main()

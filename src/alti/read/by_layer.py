@@ -1,0 +1,183 @@
+"""Gradients through a model one layer at a time, for long texts.
+
+The model runs once without a graph, and only what each layer read and what its attention mixed are
+kept. Then each layer runs again, the last one first, and passes the gradients on: the activations
+in memory are those of one layer. The gradients of attention are computed by rows
+(`alti.read.attention_call`).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from alti._errors import UnsupportedModelError
+from alti.read.attention_call import AttentionCall
+from alti.read.attention_hook import is_listening
+from alti.read.events import Reader, first_of, with_hidden_states
+
+CACHES = ("past_key_values", "past_key_value", "layer_past")  # a second run would be appended
+
+Slopes = list[Tensor | None]
+Back = Callable[[AttentionCall, Tensor], tuple[Tensor | None, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class LayerCall:
+    """A layer, and what it was called with."""
+
+    layer: nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    @property
+    def x(self) -> Tensor:
+        """The hidden states that it read: [B, T, D]."""
+        x: Tensor = self.args[0] if self.args else self.kwargs["hidden_states"]
+        return x
+
+    def again(self, x: Tensor) -> Tensor:
+        """What it makes of others."""
+        changed = with_hidden_states(self.args, self.kwargs, lambda _: x)
+        assert changed is not None
+        args, kwargs = changed
+        y: Tensor = first_of(self.layer(*args, **kwargs))
+        return y
+
+
+class Tape:
+    """What the layers of one forward pass read. `end`, what the last returned, starts a graph."""
+
+    def __init__(self, reader: Reader) -> None:
+        ((_, self.layers),) = reader.stacks
+        self.reader = reader
+        self.calls: list[LayerCall] = []
+        self.mixed: list[Tensor] = []  # [B, T, H, d]  by the attention of each layer
+        self.quiet = ExitStack()  # no graph while the layers run
+        self.end = torch.empty(0)
+        self.running = True
+
+    @contextmanager
+    def recording(self) -> Iterator["Tape"]:
+        """The model may be run once in here."""
+        with ExitStack() as registered, self.quiet:
+            for layer in self.layers:
+                hooks = (
+                    layer.register_forward_pre_hook(self._starts, with_kwargs=True),
+                    layer.register_forward_hook(self._ends),
+                )
+                for hook in hooks:
+                    registered.callback(hook.remove)
+            yield self
+
+    @property
+    def start(self) -> Tensor:
+        """What entered the first layer: [B, T, D]."""
+        return self.calls[0].x
+
+    def attend(
+        self, call: AttentionCall, mix: Callable[[AttentionCall], Tensor], back: Back, *more: Tensor
+    ) -> Tensor:
+        """What attention mixes, [B, T, H, d]; in a layer that runs again, in its graph.
+
+        `back` makes gradients of query, key, value and `more` out of those of what was mixed.
+        """
+        given = call.query, call.key, call.value, *more
+        call = replace(
+            call, query=call.query.detach(), key=call.key.detach(), value=call.value.detach()
+        )
+        if self.running:
+            self.mixed.append(mix(call))
+            return self.mixed[-1]
+        in_graph: Tensor = _ByRows.apply(call, self.mixed.pop(), back, *given)  # type: ignore[no-untyped-call]  # torch's own
+        return in_graph
+
+    def ends(self, values: Tensor, more: Sequence[Tensor]) -> list[Slopes]:
+        """Gradients of the values [B, K] of each prediction at `end` and at `more`."""
+        last = values.shape[1] - 1
+        return [
+            list(
+                torch.autograd.grad(
+                    value.sum(), [self.end, *more], retain_graph=k < last, allow_unused=True
+                )
+            )
+            for k, value in enumerate(values.unbind(1))
+        ]
+
+    def back(
+        self, slopes: list[Slopes], more: Sequence[Tensor], reach: Callable[[int, int], None]
+    ) -> list[Slopes]:
+        """Gradients at `start` and `more`, given those at `end` and `more`, of K predictions.
+
+        `reach(layer, k)` is called before the gradients of a prediction pass through a layer.
+        """
+        for number in reversed(range(len(self.calls))):
+            slopes = self._through(number, slopes, more, reach)
+        return slopes
+
+    def _through(
+        self,
+        number: int,
+        slopes: list[Slopes],
+        more: Sequence[Tensor],
+        reach: Callable[[int, int], None],
+    ) -> list[Slopes]:
+        call = self.calls[number]
+        x = call.x.detach().requires_grad_()
+        with torch.enable_grad():
+            y = call.again(x)
+        below = []
+        for k, (above, *sums) in enumerate(slopes):
+            reach(number, k)
+            own = torch.autograd.grad(
+                y, [x, *more], above, retain_graph=k < len(slopes) - 1, allow_unused=True
+            )
+            below.append([own[0], *map(_sum, sums, own[1:])])
+        return below
+
+    # Hooks
+
+    def _starts(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if not self.running or not is_listening(self.reader):
+            return
+        if not self.calls:
+            self.quiet.enter_context(torch.no_grad())
+        kept = {name: None if name in CACHES else given for name, given in kwargs.items()}
+        self.calls.append(LayerCall(layer, args, kept))
+
+    def _ends(self, layer: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
+        if not self.running or not is_listening(self.reader):
+            return None
+        y = first_of(output)
+        if len(self.calls) < len(self.layers):
+            return None
+        if [call.layer for call in self.calls] != self.layers:
+            raise UnsupportedModelError(
+                f"{self.reader.name}: the layers do not follow each other, so a long text cannot "
+                "be read one layer at a time"
+            )
+        self.quiet.close()
+        self.running = False
+        self.end = y.detach().requires_grad_()
+        return (self.end, *output[1:]) if isinstance(output, tuple) else self.end
+
+
+def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    return b if a is None else a if b is None else a + b
+
+
+class _ByRows(torch.autograd.Function):
+    """Attention in a graph that keeps no probabilities."""
+
+    @staticmethod
+    def forward(ctx: Any, call: AttentionCall, output: Tensor, back: Back, *tensors: Tensor) -> Any:
+        ctx.call = call
+        ctx.back = back
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Any) -> Any:  # [B, T, H, d]
+        return None, None, None, *ctx.back(ctx.call, slopes[0])

@@ -1,0 +1,57 @@
+"""What tests of the page share: how a view is opened, written into and read."""
+
+import json
+from urllib.parse import quote
+
+import pytest
+
+from browser import CHROMIUM
+
+BROWSED = [
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine"),
+    pytest.mark.xdist_group("web"),  # one server and one browser
+]
+TEXT = "The acting is superb, but the plot is a tedious mess."
+READY = "!!document.querySelector('.result') && !document.body.hasAttribute('aria-busy')"
+CHOOSE = (
+    "(s => {{ s.value = '{}'; s.dispatchEvent(new Event('change')) }})"
+    "(document.querySelector('#{}'))"
+)
+
+
+def show(page, **view):
+    page.open(
+        f"{page.server}/#" + "&".join(f"{name}={quote(str(value))}" for name, value in view.items())
+    )
+    page.wait(READY)
+
+
+def write(page, text, field="text"):
+    """Type over what is there, and wait for the explanation."""
+    page.run(
+        f"document.querySelector('#{field}').focus(), document.querySelector('#{field}').select()"
+    )
+    page.type(text)
+    page.wait(
+        f"{READY} && [...document.querySelectorAll('.result .alti-text')].some(p => "
+        f"p.textContent.includes({json.dumps(text)}))"
+    )
+
+
+def scores(page, method="alti", panel=0):
+    """The words of a row with the scores that it shows."""
+    spans = f".result:nth-child({panel + 1}) [data-method={method}] [data-score]"
+    code = f"[...document.querySelectorAll('{spans}')]"
+    code += ".map(span => [span.textContent, span.dataset.score])"
+    return [(word, float(score.replace("−", "-"))) for word, score in page.run(code)]
+
+
+def same(shown, found):
+    wanted = found.words()
+    assert [word for word, _ in shown] == list(wanted.tokens)
+    assert [score for _, score in shown] == pytest.approx(wanted.scores.tolist(), abs=6e-4)
+
+
+def text(page, selector):
+    """What an element says; None if it is not there."""
+    return page.run(f"document.querySelector({json.dumps(selector)})?.textContent ?? null")
