@@ -279,12 +279,12 @@ class Model(OtherHeads):
 
         shared = common or request(target=None, against=None, position=None)
         batch_size = batch_size if self.head.takes_batches else 1
+        several = (answers or self.head.kind == "span") and not total
         return windows(
             pairs,
             read,
             lambda tasks: [
-                result if (answers or self.head.kind == "span") and not total else single(result)
-                for result in self._explained(tasks, shared)
+                result if several else single(result) for result in self._explained(tasks, shared)
             ],
             batch_size=batch_size,
             largest=1 if layers or batch_size == 1 else WINDOW,

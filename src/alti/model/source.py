@@ -180,8 +180,9 @@ class Source:
     def _named(self, segment: int, unit: str) -> list[Span]:
         """The messages or documents of one text."""
         if not any(part.unit == unit for part in self.parts):
+            units, made = _MADE[unit]
             raise UsageError(
-                f"the text has no {unit}: explain it with {_MADE[unit]}, or group it by sentence"
+                f"the text has no {units}: explain it with {made}, or group it by sentence"
             )
         return [part.span for part in self.parts if (part.unit, part.segment) == (unit, segment)]
 
@@ -204,9 +205,9 @@ def _inside(group: Group, part: Group) -> bool:
 
 
 _MADE = {  # how a text comes to have such parts
-    "document": "documents=",
-    "message": "a list of messages",
-    "entity": "positions='all' and take .entities()",
+    "document": ("documents", "documents="),
+    "message": ("messages", "a list of messages"),
+    "entity": ("entities", "positions='all' and take .entities()"),
 }
 _FINDERS: dict[str, Callable[[str], list[Span]]] = {"sentence": sentences, "line": lines}
 
