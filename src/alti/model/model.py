@@ -171,9 +171,11 @@ class Model(OtherHeads):
           what makes the embeddings of `text` and `text_pair` similar;
         - in models that predict at every token, the prediction at `position`; or those at several
           `positions` (a list, or "all": every token that is not special), from one forward pass;
-        - of a language model, each token of an `answer`: a text, `answer_ids`, or what the model
-          writes itself (`generate`: a number of tokens, or transformers' generation options).
-          `against` is another answer then, and what counts the logarithms of their probabilities.
+        - of a language model, or an encoder–decoder (the text is its source; of a speech model
+          `audio` with its `rate`, or `features`), each token of an `answer`: a text, `answer_ids`,
+          or what the model writes itself (`generate`: a number of tokens, or transformers'
+          generation options). `against` is another answer then, and what counts the logarithms of
+          their probabilities.
 
         Several predictions are an `Attributions`; with `total` they are explained together, as one
         `Attribution`. `groups` are scored instead of tokens: words, sentences, lines, documents,
@@ -198,8 +200,7 @@ class Model(OtherHeads):
         )
         question.check(self.head)
         if self.head.kind == "encoder" and target == SIMILARITY:
-            asked = {"method": method, "options": options, "truncate": truncate}
-            return self.similar(question, groups, **asked)
+            return self.similar(question, groups, method=method, options=options, truncate=truncate)
         request = self.request(
             method=method,
             target=target,
