@@ -15,9 +15,10 @@ from alti.methods.types import Inputs, Scores, Target
 from alti.mix.contributions import contributions
 from alti.mix.joint import Place
 from alti.read.block import Block
-from alti.read.linear_view import Messages, View, gap, require_complete
+from alti.read.linear_view import View, gap, require_complete
 from alti.read.long import is_long
 from alti.read.long_view import LongView, viewing
+from alti.read.messages import Messages
 from alti.read.modules import network
 from alti.read.walk import walk
 
