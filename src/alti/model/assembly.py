@@ -248,6 +248,7 @@ def source_of(encoded: Encoded) -> Source:
         answer=encoded.answer,
         unknown=_unknown(encoded),
         decoder=encoded.decoder,
+        seconds=encoded.seconds,
     )
 
 

@@ -37,18 +37,26 @@ class Prediction:
 
 
 class _Views:
-    """What both results can be shown as."""
+    """What both results can be shown as; what was heard in a sound has views of its own."""
+
+    source: Source
 
     def __str__(self) -> str:
         return self.render()
 
     def render(self, *, words: bool = True, bars: bool = False) -> str:
         """The text for a terminal, on coloured backgrounds where it has colours; else bars."""
+        if self.source.seconds is not None:
+            heard: str = import_module("alti.views.sounds").render(self)
+            return heard
         shown: str = import_module("alti.views.terminal").render(self, words=words, bars=bars)
         return shown
 
     def to_html(self, *, words: bool = True) -> str:
         """A web page of its own; it opens with words or tokens, and switches between them."""
+        if self.source.seconds is not None:
+            heard: str = import_module("alti.views.sounds").page(self)
+            return heard
         page: str = import_module("alti.views.html").page(self, words=words)
         return page
 
@@ -58,7 +66,11 @@ class _Views:
 
     def to_latex(self, *, document: bool = False, words: bool = True) -> str:
         """The paper's saliency map: a table to \\input, or a document that compiles on its own."""
-        latex = import_module("alti.views.latex")
+        name = "latex" if self.source.seconds is None else "sounds"
+        latex = import_module(f"alti.views.{name}")
+        if name == "sounds":
+            heard: str = (latex.document if document else latex.table)(self)
+            return heard
         written: str = (latex.document if document else latex.table)(self, words=words)
         return written
 
@@ -395,7 +407,13 @@ class Attributions(_Views):
         return _relevance(self.layers, self.method, layer)
 
     def plot(self, kind: str = "predictions", **options: Any) -> "Figure":
-        """A picture: a row of tokens for each prediction; other kinds are drawn of `total()`."""
+        """A picture: a row of tokens for each prediction; other kinds are drawn of `total()`.
+
+        What was heard in a sound is drawn over seconds.
+        """
+        if self.source.seconds is not None:
+            heard: Figure = import_module("alti.views.plots").sound(self).get_figure(root=True)
+            return heard
         if kind != "predictions":
             return self.total().plot(kind, **options)
         figure: Figure = (

@@ -65,6 +65,11 @@ class Head:
         return cls(kinds[0] if kinds else "encoder", _pool(inner), inner.config)
 
     @property
+    def hears(self) -> bool:
+        """Whether a model reads sounds, not text."""
+        return self.kind == "seq2seq" and hasattr(self.config, "num_mel_bins")
+
+    @property
     def takes_batches(self) -> bool:
         """False for a classifier that reads the last token and has no padding token."""
         if self.kind == "span":  # it chooses among all tokens, padding too

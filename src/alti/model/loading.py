@@ -19,7 +19,7 @@ from alti.model.pretrained import (
     settings_of,
     tokenizer_of,
 )
-from alti.read.modules import family_named, family_of
+from alti.read.modules import decodes, family_named, family_of
 
 DEFAULT = Path(__file__).with_name("default_model")
 DEFAULT_NAME = "minilm-l6-sst2"
@@ -65,7 +65,8 @@ def _loaded(
     settings = settings_of(place)
     family_named(settings.get("model_type", "unknown"), settings)
     model = _model(place, config_of(place, trust), dtype, trust)
-    tokenizer = _tokenizer(place, trust) if model.main_input_name == "input_ids" else None
+    writes = model.main_input_name == "input_ids" or decodes(model)
+    tokenizer = _tokenizer(place, trust) if writes else None
     shown = DEFAULT_NAME if place == str(DEFAULT) else Path(place).name
     loaded = Model(model.to(where).eval(), tokenizer, name=shown, graphs=graphs)
     if tokenizer is not None and tokenizer.is_fast:

@@ -17,7 +17,14 @@ from transformers import PreTrainedTokenizerBase
 from alti._errors import AltiError, AltiWarning, UnsupportedModelError, UsageError
 from alti.methods import Inputs, Method, Scores, Target, call, named
 from alti.methods.logits import target_logits
-from alti.methods.proofs import check_example, check_positions, image_of, missing, prove_once
+from alti.methods.proofs import (
+    check_example,
+    check_positions,
+    image_of,
+    missing,
+    prove_once,
+    sound_of,
+)
 from alti.model.answers import Generation
 from alti.model.assembly import Assembly, compacted, groups_of, single, target_of
 from alti.model.attribution import Attribution, Attributions
@@ -131,6 +138,9 @@ class Model(OtherHeads):
         text_pair: str | None = None,
         *,
         ids: Any = None,
+        audio: Any = None,
+        rate: int | None = None,
+        features: Any = None,
         documents: Sequence[str] | None = None,
         choices: Sequence[str] | None = None,
         template: str | None = None,
@@ -161,9 +171,11 @@ class Model(OtherHeads):
           what makes the embeddings of `text` and `text_pair` similar;
         - in models that predict at every token, the prediction at `position`; or those at several
           `positions` (a list, or "all": every token that is not special), from one forward pass;
-        - of a language model, each token of an `answer`: a text, `answer_ids`, or what the model
-          writes itself (`generate`: a number of tokens, or transformers' generation options).
-          `against` is another answer then, and what counts the logarithms of their probabilities.
+        - of a language model, or an encoder–decoder (the text is its source; of a speech model
+          `audio` with its `rate`, or `features`), each token of an `answer`: a text, `answer_ids`,
+          or what the model writes itself (`generate`: a number of tokens, or transformers'
+          generation options). `against` is another answer then, and what counts the logarithms of
+          their probabilities.
 
         Several predictions are an `Attributions`; with `total` they are explained together, as one
         `Attribution`. `groups` are scored instead of tokens: words, sentences, lines, documents,
@@ -176,6 +188,9 @@ class Model(OtherHeads):
             text=text,
             text_pair=text_pair,
             ids=ids,
+            audio=audio,
+            rate=rate,
+            features=features,
             documents=documents,
             choices=choices,
             template=template,
@@ -185,8 +200,7 @@ class Model(OtherHeads):
         )
         question.check(self.head)
         if self.head.kind == "encoder" and target == SIMILARITY:
-            asked = {"method": method, "options": options, "truncate": truncate}
-            return self.similar(question, groups, **asked)
+            return self.similar(question, groups, method=method, options=options, truncate=truncate)
         request = self.request(
             method=method,
             target=target,
@@ -411,6 +425,8 @@ class Model(OtherHeads):
         base = network(self.model).base_model
         if base.main_input_name == "pixel_values":
             return check_example(base, image_of(base))
+        if base.main_input_name == "input_features":
+            return check_example(base, sound_of(base))
         task = self._example()
         if task is not None:
             self._check_positions(task)
@@ -452,10 +468,12 @@ class Model(OtherHeads):
 
     def _written_example(self) -> Task:
         """A source and some tokens that an encoder–decoder could write."""
-        source = self.encoder.encode(SENTENCES[0], truncate=True)
         ids = [number % self.encoder.vocabulary for number in range(5, 10)]
-        question = Question(ids=source.ids, answer_ids=ids)
-        return self.read(question, Request())
+        if self.encoder.hears:
+            features = sound_of(network(self.model).base_model)["input_features"]
+            return self.read(Question(features=features, answer_ids=ids), Request())
+        source = self.encoder.encode(SENTENCES[0], truncate=True)
+        return self.read(Question(ids=source.ids, answer_ids=ids), Request())
 
     def _prove_positions(self, task: Task) -> None:
         if self.head.kind != "encoder":
