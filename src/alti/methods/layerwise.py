@@ -38,7 +38,7 @@ def layerwise(
     lean = not layers and target.position is not None  # of the last block only those rows are drawn
     maps, last, output = maps_of(model, inputs, draw, through=through, hold_last=lean)
     if last is not None and target.position is not None:
-        rows = draw(last.rows(target.position))  # [B, K, T]
+        rows = draw(last.rows(target.position)).to(inputs.mask.device)  # [B, K, T]
     else:
         rows = _multiplied(target.rows(inputs).to(maps[-1]), maps[-1:])
     below = maps if lean else maps[:-1]
@@ -97,7 +97,7 @@ def _by_rows(
     while blocks:
         block = blocks.pop()
         if layers:
-            maps.append(drawing.whole(block))
+            maps.append(drawing.whole(block).to(inputs.mask.device))
         if rows is None:
             rows = _last(block, inputs, target, drawing)
         elif not drawing.last_only:
@@ -142,6 +142,7 @@ def maps_of(
     """A map of every block and the model's output; with `hold_last`, the last block itself."""
     maps: list[Tensor] = []
     held: list[Block] = []
+    device = inputs.mask.device  # layers may be on several
 
     def visit(block: Block) -> None:
         if block.cross:
@@ -149,11 +150,11 @@ def maps_of(
                 "this method multiplies maps of self-attention, and met cross-attention"
             )
         if held:
-            maps.append(draw(held.pop()))
+            maps.append(draw(held.pop()).to(device))
         if hold_last:
             held.append(block)
         else:
-            maps.append(draw(block))
+            maps.append(draw(block).to(device))
 
     output = walk(model, inputs.tensors, visit, through=through)
     return maps, held[0] if held else None, output

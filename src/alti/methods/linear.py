@@ -130,7 +130,7 @@ class _Sent:
             lost = lost.masked_fill(members[:, rows].bool(), 0)
         else:
             lost = _of_site(sent, slope, None, self.sending)
-        self.total[:, k, : lost.shape[-1]] += lost.sum(1)  # of [B, n, S]
+        self.total[:, k, : lost.shape[-1]] += lost.sum(1).to(self.total.device)  # of [B, n, S]
 
 
 def _of_site(sent: Messages, slope: Tensor, members: Tensor | None, sending: Sending) -> Tensor:

@@ -49,7 +49,7 @@ from alti.model.tokenize import Bos, Encoded
 from alti.read.exactness import untouched
 from alti.read.linear_view import require_complete
 from alti.read.long import is_long_text
-from alti.read.modules import family_of, network, stacks_of
+from alti.read.modules import family_of, network, require_readable, stacks_of
 
 LISTED = 40  # tokens in a message
 SENTENCES = (
@@ -74,6 +74,7 @@ class Model(OtherHeads):
         graphs: bool = False,
     ) -> None:
         family_of(model)
+        require_readable(model)
         self.model = model
         self.tokenizer = tokenizer
         self.pooling = "mean"  # of an encoder's vectors, where the similarity of texts is asked for

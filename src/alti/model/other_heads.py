@@ -112,6 +112,11 @@ class OtherHeads:
         """What makes the embeddings of two texts similar: each text while the other one stays."""
         if question.text_pair is None or not isinstance(question.text, str):
             raise UsageError("target = 'similarity' compares two texts: give text and text_pair")
+        if self.pooling not in ("mean", "first", "last"):
+            raise UsageError(
+                f"this model makes an embedding with {self.pooling}, which alti does not follow: "
+                "use a model that takes the mean, the first or the last vector"
+            )
         request = request_of(self.head, self.tokenizer, target=None, against=None, **asked)
         if not named(request.method).class_specific:
             raise UsageError(
