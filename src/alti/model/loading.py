@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from transformers import (
+    AutoImageProcessor,
     AutoModel,
     AutoModelForCausalLM,
     PreTrainedConfig,
@@ -86,12 +87,12 @@ def _loaded(
     else:
         model = with_adapter(checkpoint, config, options)
     reads_text = network(model).main_input_name == "input_ids"
-    tokenizer = _tokenizer(checkpoint, trust) if reads_text else None
+    tokenizer = _tokenizer(checkpoint, trust) if reads_text else _processor(checkpoint)
     shown = DEFAULT_NAME if place == str(DEFAULT) else checkpoint.shown
     model = model.eval() if where is None else model.to(where).eval()
     loaded = Model(model, tokenizer, name=shown, graphs=graphs)
     loaded.pooling = checkpoint.pooling
-    if tokenizer is not None and tokenizer.is_fast:
+    if reads_text and tokenizer is not None and tokenizer.is_fast:
         _ = loaded.encoder  # a tokenizer that does not fit is refused now
     return loaded
 
@@ -181,6 +182,14 @@ def _warn_of_layers_left_out(place: str, model: PreTrainedModel, unexpected: set
             f"{place} has weights of layers that its config leaves out, such as {lost[0]}",
             stacklevel=4,
         )
+
+
+def _processor(checkpoint: Checkpoint) -> Any:
+    """How images become tensors; None where the model comes without a word about it."""
+    place = Path(checkpoint.place)
+    if place.is_dir() and not (place / "preprocessor_config.json").is_file():
+        return None
+    return read(AutoImageProcessor.from_pretrained, checkpoint.place, **checkpoint.hub)
 
 
 def _tokenizer(checkpoint: Checkpoint, trust: bool) -> PreTrainedTokenizerBase:

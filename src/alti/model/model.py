@@ -32,6 +32,7 @@ from alti.model.batching import (
 )
 from alti.model.cuda_graphs import GRAIN, Recorder
 from alti.model.fingerprints import fingerprint
+from alti.model.image_attribution import ImageAttribution
 from alti.model.other_heads import SIMILARITY, OtherHeads
 from alti.model.prompt import Chat
 from alti.model.question import Question, read
@@ -149,9 +150,10 @@ class Model(OtherHeads):
         layers: bool | None = None,
         truncate: bool = False,
         **options: Any,
-    ) -> Attribution | Attributions:
+    ) -> Attribution | Attributions | ImageAttribution:
         """Which tokens of a text a prediction rests on.
 
+        A vision model takes a PIL image, or the path of one, and gives an `ImageAttribution`.
         The text is a str (and a second one, for models that read two), a chat (a list of messages),
         a question about `documents`, or `ids`: exactly these tokens. What is explained is
 
@@ -173,6 +175,9 @@ class Model(OtherHeads):
         front of a text whose tokenizer adds none. `layers` keeps the map of every layer (by default
         not for answers and groups). `options` are the method's own.
         """
+        if self.head.kind == "image":
+            asked = {"method": method, "options": options, "layers": layers is not False}
+            return self.see(text, target, against, groups, **asked)
         question = Question(
             text=text,
             text_pair=text_pair,
@@ -186,8 +191,7 @@ class Model(OtherHeads):
         )
         question.check(self.head)
         if self.head.kind == "encoder" and target == SIMILARITY:
-            asked = {"method": method, "options": options, "truncate": truncate}
-            return self.similar(question, groups, **asked)
+            return self.similar(question, groups, method, options, truncate)
         request = self.request(
             method=method,
             target=target,
@@ -437,7 +441,7 @@ class Model(OtherHeads):
             kind = self.head.kind
         except UnsupportedModelError:  # explain does not take it
             return None
-        if kind in ("encoder", "choice"):
+        if kind in ("encoder", "choice", "image"):
             return None
         request = Request(truncate=True, bos=False)
         if kind == "span":
