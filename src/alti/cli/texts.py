@@ -10,6 +10,7 @@ import typer
 
 from alti import AltiError, LoadError, UsageError
 from alti._characters import note, plain
+from alti.cli import pictures
 from alti.cli.console import Lines, passes, say, watched
 from alti.cli.prompts import (
     Answer,
@@ -129,6 +130,9 @@ def explain(
     loaded = open_model(model, device, dtype, trust_remote_code)
     with asked.arguments() as arguments, passes():
         result = loaded.explain(**arguments, **options)
+    if loaded.head.kind == "image":
+        pictures.show(result, output)
+        return
     output.show(result)
     output.save([result])
     output.draw(result)

@@ -135,11 +135,11 @@ class _Sent:
         first = slice(0, sent.value.shape[2])  # the sources that these rows see
         if self.members is None:
             lost = _of_site(sent, slope, None, self.sending)  # [B, n, S']
-            self.total[:, k, place.columns][:, first] += lost.sum(1)
+            self.total[:, k, place.columns][:, first] += lost.sum(1).to(self.total.device)
             return
         lost = _of_site(sent, slope, self.members[:, place.columns][:, first], self.sending)
         inside = self.members[:, place.rows][:, rows].bool()
-        self.total[:, k] += lost.masked_fill(inside, 0).sum(1)
+        self.total[:, k] += lost.masked_fill(inside, 0).sum(1).to(self.total.device)
 
 
 def _of_site(sent: Messages, slope: Tensor, members: Tensor | None, sending: Sending) -> Tensor:

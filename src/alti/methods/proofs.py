@@ -64,6 +64,8 @@ def prove_structure(model: nn.Module, tensors: Mapping[str, Tensor], mask: Tenso
     bits = (min(int(mask[0].sum()), TOKENS) - 1).bit_length()  # one token proves nothing about two
     base = network(model).base_model
     text = first_text(tensors, mask, TOKENS)
+    if hasattr(network(model), "base_inputs"):  # the model inside reads no tokens
+        text = network(model).base_inputs(text)
     prove_once(model, ("structure", bits), lambda: check(base, text))
 
 

@@ -39,6 +39,7 @@ from alti.model.batching import (
 )
 from alti.model.cuda_graphs import GRAIN, Recorder
 from alti.model.fingerprints import fingerprint
+from alti.model.image_attribution import ImageAttribution
 from alti.model.other_heads import SIMILARITY, OtherHeads
 from alti.model.prompt import Chat
 from alti.model.question import Question, read
@@ -56,7 +57,7 @@ from alti.model.tokenize import Bos, Encoded
 from alti.read.exactness import untouched
 from alti.read.linear_view import require_complete
 from alti.read.long import is_long_text
-from alti.read.modules import family_of, network, stacks_of
+from alti.read.modules import family_of, network, require_readable, stacks_of
 
 LISTED = 40  # tokens in a message
 SENTENCES = (
@@ -81,6 +82,7 @@ class Model(OtherHeads):
         graphs: bool = False,
     ) -> None:
         family_of(model)
+        require_readable(model)
         self.model = model
         self.tokenizer = tokenizer
         self.pooling = "mean"  # of an encoder's vectors, where the similarity of texts is asked for
@@ -158,9 +160,10 @@ class Model(OtherHeads):
         layers: bool | None = None,
         truncate: bool = False,
         **options: Any,
-    ) -> Attribution | Attributions:
+    ) -> Attribution | Attributions | ImageAttribution:
         """Which tokens of a text a prediction rests on.
 
+        A vision model takes a PIL image, or the path of one, and gives an `ImageAttribution`.
         The text is a str (and a second one, for models that read two), a chat (a list of messages),
         a question about `documents`, or `ids`: exactly these tokens. What is explained is
 
@@ -184,6 +187,9 @@ class Model(OtherHeads):
         front of a text whose tokenizer adds none. `layers` keeps the map of every layer (by default
         not for answers and groups). `options` are the method's own.
         """
+        if self.head.kind == "image":
+            asked = {"method": method, "options": options, "layers": layers is not False}
+            return self.see(text, target, against, groups, **asked)
         question = Question(
             text=text,
             text_pair=text_pair,
@@ -454,7 +460,7 @@ class Model(OtherHeads):
             kind = self.head.kind
         except UnsupportedModelError:  # explain does not take it
             return None
-        if kind in ("encoder", "choice"):
+        if kind in ("encoder", "choice", "image"):
             return None
         if kind == "seq2seq":
             return self._written_example()
