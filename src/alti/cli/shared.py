@@ -17,7 +17,8 @@ from alti.cli.console import no_input, require_writable, say, write
 
 if TYPE_CHECKING:
     from alti import Model
-    from alti.model.attribution import Attribution, Attributions
+    from alti.model.attribution import Attribution
+    from alti.model.attributions import Attributions
 
     Result = Attribution | Attributions
 

@@ -13,16 +13,11 @@ from alti._errors import AltiError
 from alti.methods import Scores, Target, named
 from alti.methods.logits import require_finite
 from alti.model.answers import prompt_of
-from alti.model.attribution import (
-    Attribution,
-    Attributions,
-    Prediction,
-    added_up,
-    log_prob_of,
-    together,
-)
+from alti.model.attribution import Attribution
+from alti.model.attributions import Attributions
 from alti.model.head import Head
 from alti.model.request import Request, Task
+from alti.model.results import Prediction, added_up, log_prob_of, together
 from alti.model.source import Source
 from alti.model.tokenize import Encoded
 

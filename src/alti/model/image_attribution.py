@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from alti._errors import UsageError
-from alti.model.attribution import Prediction
+from alti.model.results import Prediction
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -27,7 +27,8 @@ from alti.methods.proofs import (
 )
 from alti.model.answers import Generation
 from alti.model.assembly import Assembly, compacted, groups_of, single, target_of
-from alti.model.attribution import Attribution, Attributions
+from alti.model.attribution import Attribution
+from alti.model.attributions import Attributions
 from alti.model.batching import (
     WINDOW,
     Text,

@@ -12,12 +12,13 @@ from alti._errors import UnsupportedModelError, UsageError
 from alti.methods import Scores, Target, call, named
 from alti.methods.proofs import check_positions, prove_once
 from alti.model.assembly import require_finite_scores, single, source_of
-from alti.model.attribution import Attribution, Prediction
+from alti.model.attribution import Attribution
 from alti.model.head import Head
 from alti.model.image_attribution import ImageAttribution
 from alti.model.images import Patches, Pixels, Questions, inputs_of
 from alti.model.question import Question
 from alti.model.request import Request, Task, request_of
+from alti.model.results import Prediction
 from alti.model.source import By, Source
 from alti.model.spans import task_of
 from alti.model.tokenize import Encoded, Encoder

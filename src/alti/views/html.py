@@ -9,7 +9,8 @@ from pathlib import Path
 
 from alti._characters import visible
 from alti._errors import UsageError
-from alti.model.attribution import Attribution, Attributions
+from alti.model.attribution import Attribution
+from alti.model.attributions import Attributions
 from alti.views.colours import DARK, LIGHT, STEPS, Scale, paint
 from alti.views.said import (
     Ranked,

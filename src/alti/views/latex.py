@@ -15,7 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 
-from alti.model.attribution import Attribution, Attributions
+from alti.model.attribution import Attribution
+from alti.model.attributions import Attributions
 from alti.views.colours import WHITE, Scale, painted
 from alti.views.said import (
     Shown,

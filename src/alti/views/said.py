@@ -7,7 +7,8 @@ from typing import TypeVar
 
 from alti._errors import UsageError
 from alti.methods import METHODS
-from alti.model.attribution import Attribution, Attributions
+from alti.model.attribution import Attribution
+from alti.model.attributions import Attributions
 from alti.model.source import Source
 from alti.views.colours import Scale
 

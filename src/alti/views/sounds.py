@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from alti._characters import plain
-from alti.model.attribution import Attribution, Attributions
+from alti.model.attribution import Attribution
+from alti.model.attributions import Attributions
 from alti.views.latex import escaped
 
 WINDOWS = 60  # parts that a sound is shown in, at most

@@ -8,7 +8,8 @@ from itertools import zip_longest
 
 from alti._characters import plain
 from alti._errors import UsageError
-from alti.model.attribution import Attribution, Attributions
+from alti.model.attribution import Attribution
+from alti.model.attributions import Attributions
 from alti.model.source import Source
 from alti.views.colours import Scale
 from alti.views.lines import body, headline, scale_legend

@@ -2,7 +2,8 @@
 
 from matplotlib.axes import Axes
 
-from alti.model.attribution import Attribution, Attributions
+from alti.model.attribution import Attribution
+from alti.model.attributions import Attributions
 from alti.views.plots.look import INK, WATER, array, axes, bare, inches, name, title
 from alti.views.sounds import heard
 
