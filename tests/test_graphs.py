@@ -4,6 +4,7 @@ That a replay equals a run, `tests/test_gpu.py` shows where there is one.
 """
 
 import gc
+import re
 import weakref
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -14,11 +15,14 @@ import torch
 
 import alti
 from alti import methods
+from alti.cli import main
 from alti.methods import METHODS, Inputs, Target
 from alti.model import cuda_graphs as graphs
 from alti.model.cuda_graphs import KEPT, Recorder
 from alti.read import walk as blocks
 from alti.read.cuda_capture import Recording, afterwards, into, settled
+from alti.web.desk import Desk
+from alti.web.settings import Settings
 
 import tiny
 
@@ -209,3 +213,21 @@ def test_while_captured_nothing_is_read():
     assert kept.judges
     for judge in kept.judges:
         judge()
+
+
+NO_GPU = "(--graphs) records CUDA graphs, but the model is on cpu: leave it out"
+
+
+def test_graphs_need_a_gpu():
+    with pytest.raises(alti.UsageError, match=re.escape(NO_GPU)):
+        alti.load(graphs=True, device="cpu")
+    with pytest.raises(alti.UsageError, match=re.escape(NO_GPU)):
+        Desk(Settings(device="cpu", graphs=True))
+
+
+def test_graphs_on_the_command_line(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["alti", "explain", "A film.", "--graphs", "--device", "cpu"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    assert NO_GPU in " ".join(capsys.readouterr().err.split())
