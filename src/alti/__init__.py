@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from alti.metrics import METRICS, metric
     from alti.mix.contributions import contributions, norms, parts, rollout
     from alti.mix.kernels import KERNELS
-    from alti.model.attribution import Attribution, Attributions, Prediction
+    from alti.model.attribution import Attribution
+    from alti.model.attributions import Attributions
     from alti.model.loading import load
     from alti.model.model import Model, explain
+    from alti.model.results import Prediction
     from alti.model.source import Group, Source
     from alti.read.block import Block
     from alti.read.linear_view import linear_view
@@ -35,8 +37,8 @@ __version__ = "0.1.0"
 
 _LAZY = {  # these import torch and transformers, which takes seconds: only when first used
     "Attribution": "model.attribution",
-    "Attributions": "model.attribution",
-    "Prediction": "model.attribution",
+    "Attributions": "model.attributions",
+    "Prediction": "model.results",
     "Group": "model.source",
     "Source": "model.source",
     "Block": "read.block",

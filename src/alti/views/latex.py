@@ -15,7 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 
-from alti.model.attribution import Attribution, Attributions
+from alti.model.attribution import Attribution
+from alti.model.attributions import Attributions
 from alti.views.colours import WHITE, Scale, painted
 from alti.views.said import (
     Shown,
@@ -30,6 +31,7 @@ from alti.views.said import (
     sections,
     shortened,
     side_of,
+    unnamed,
     whole_answer,
 )
 from alti.views.segments import Piece, passages, scores_of
@@ -205,7 +207,7 @@ def _legend(attribution: Attribution, shades: "Shades") -> str:
     if shades.signed:
         low = f"{low} against"
         high = f"for {label} {high}" if label else f"for {high}"
-        unit = unit.removesuffix(f" of {label}") if label else unit
+        unit = unnamed(unit, label)
     ends = [rf"{{\color{{gray}}{escaped(end)}}}" for end in (low, f"{high} {unit}")]
     return rf"{{\footnotesize {ends[0]} {boxes} {ends[1]}}}"
 

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from alti._characters import plain
-from alti.model.attribution import Attribution, Attributions
+from alti.model.attribution import Attribution
+from alti.model.attributions import Attributions
 from alti.views.colours import Scale
 from alti.views.lines import body, headline, prediction
 from alti.views.said import (

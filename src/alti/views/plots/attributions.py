@@ -11,7 +11,8 @@ from matplotlib.markers import CARETLEFT
 from numpy.typing import NDArray
 
 from alti._errors import UsageError
-from alti.model.attribution import Attribution, Attributions
+from alti.model.attribution import Attribution
+from alti.model.attributions import Attributions
 from alti.model.source import Source
 from alti.views.plots.look import (
     BLUE,
