@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from alti.mix.kernels import KERNELS
     from alti.model.attribution import Attribution
     from alti.model.attributions import Attributions
+    from alti.model.given import explain
     from alti.model.loading import load
-    from alti.model.model import Model, explain
+    from alti.model.model import Model
     from alti.model.results import Prediction
     from alti.model.source import Group, Source
     from alti.read.block import Block
@@ -60,7 +61,7 @@ _LAZY = {  # these import torch and transformers, which takes seconds: only when
     "parts": "mix.contributions",
     "rollout": "mix.contributions",
     "Model": "model.model",
-    "explain": "model.model",
+    "explain": "model.given",
 }
 
 __all__ = [
@@ -124,3 +125,8 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return [*__all__, "__version__"]
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """`%load_ext alti`: notebooks show lists of results as a table."""
+    import_module("alti.views.notebooks").show_lists(shell)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from alti._errors import UsageError
 from alti.model import stored
-from alti.model.results import Prediction, Views, added_up, relevance, source_share
+from alti.model.results import Prediction, Result, added_up, relevance, source_share
 from alti.model.source import By, Source
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ else:
 PLOTS = ("tokens", "matrix", "layers", "graph")
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Attribution(Views):
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Attribution(Result):
     """How much each token of a text counts for one prediction.
 
     Iterating gives (token, score) pairs in the order of the text:
@@ -157,15 +157,6 @@ class Attribution(Views):
         figure: Figure = (drawn[0] if kind == "layers" else drawn).get_figure(root=True)
         return figure
 
-    def to_dict(self, *, checksum: bool = False) -> dict[str, Any]:
-        """Plain lists, numbers and strings, ready for JSON; AltiError for what JSON has not.
-
-        Every number is finite: nan and infinity are refused rather than written as null, from
-        which nobody could tell what was there. A dict may be changed by hand, so it carries no
-        checksum; with checksum=True it does, and from_dict refuses it once anything is another.
-        """
-        return stored.to_dict(self._content(), checksum=checksum)
-
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Self:
         """What to_dict() gave, also after a round trip through JSON, and also of format 1.
@@ -174,14 +165,6 @@ class Attribution(Views):
         LoadError for whatever cannot be right.
         """
         return cls._of(stored.from_dict(plain, "attribution"))
-
-    def save(self, path: str | Path) -> None:
-        """Write everything to one file: safetensors with the texts as JSON in its header.
-
-        The file is replaced as a whole and has a checksum, which load verifies. Numbers that are
-        not finite are refused as in to_dict.
-        """
-        stored.save(self._content(), path)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

@@ -17,7 +17,7 @@ from alti.model.attribution import Attribution
 from alti.model.entities import entities_of
 from alti.model.results import (
     Prediction,
-    Views,
+    Result,
     added_up,
     log_prob_of,
     relevance,
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Attributions(Views):
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Attributions(Result):
     """How much each token of a text counts for each of several predictions.
 
     Iterating gives an `Attribution` for each of them; `total()` is one for all of them together.
@@ -188,18 +188,10 @@ class Attributions(Views):
         )
         return figure
 
-    def to_dict(self, *, checksum: bool = False) -> dict[str, Any]:
-        """Plain lists, numbers and strings, ready for JSON, as in `Attribution.to_dict`."""
-        return stored.to_dict(self._content(), checksum=checksum)
-
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Self:
         """What to_dict() gave, checked."""
         return cls._of(stored.from_dict(plain, "attributions"))
-
-    def save(self, path: str | Path) -> None:
-        """Write everything to one file, as `Attribution.save` does."""
-        stored.save(self._content(), path)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

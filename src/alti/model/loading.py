@@ -17,6 +17,7 @@ from transformers import (
 from alti._errors import LoadError, UsageError
 from alti.model.adapters import with_adapter
 from alti.model.checkpoints import HUB, Checkpoint, found
+from alti.model.given import own
 from alti.model.model import Model
 from alti.model.pretrained import (
     architecture_of,
@@ -35,7 +36,8 @@ TOKENIZERS = ("tokenizer.json", "tokenizer_config.json")
 
 
 def load(
-    name: str | Path | None = None,
+    name: Any = None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
     *,
     device: str = "auto",
     dtype: torch.dtype | str | None = None,
@@ -46,6 +48,7 @@ def load(
     """Load a model with its tokenizer from the Hugging Face hub or a folder; by default, our own.
 
     The embedded model judges the sentiment of English sentences (`default_model/card.json`).
+    A transformers model with its `tokenizer`, or a pipeline, is taken as it is.
 
     `device` "auto" takes an accelerator where there is one. `dtype` None is float32 on a CPU, the
     checkpoint's own elsewhere. `graphs` records explanations as CUDA graphs: small batches then
@@ -58,6 +61,16 @@ def load(
     Python code that comes with a model runs only with `trust_remote_code`; a model that cannot be
     read without its code is refused.
     """
+    if name is not None and not isinstance(name, str | Path):
+        _require_as_it_is(
+            device=device != "auto", dtype=dtype is not None, **dict.fromkeys(more, True)
+        )
+        return own(name, tokenizer, graphs=graphs)
+    if tokenizer is not None:
+        raise UsageError(
+            f"a tokenizer goes with a model of your own, and {str(name)!r} is loaded with its own: "
+            "leave it out, or give the model itself"
+        )
     hub = {key: more.pop(key) for key in HUB if key in more}
     place = found(DEFAULT if name is None or _is_default(name) else name, hub)
     where = None if more.get("device_map") is not None else _device(device)
@@ -73,6 +86,14 @@ def load(
             f"{place.place} could not be loaded ({reason}): its JSON files are not what "
             "transformers writes"
         ) from error
+
+
+def _require_as_it_is(asked: dict[str, bool]) -> None:
+    """Raise where a model that a user has would have to be changed."""
+    if names := " and ".join(name for name, given in asked.items() if given):
+        raise UsageError(
+            f"{names} would change a model that is loaded already: leave it out, or use model.to"
+        )
 
 
 def _loaded(

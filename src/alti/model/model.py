@@ -53,6 +53,7 @@ from alti.model.request import (
     contrasting_options,
     request_of,
 )
+from alti.model.results import Prediction
 from alti.model.source import By
 from alti.model.tokenize import Bos, Encoded
 from alti.read.exactness import untouched
@@ -298,6 +299,25 @@ class Model(OtherHeads):
             largest=1 if layers or batch_size == 1 else WINDOW,
         )
 
+    def predict(
+        self,
+        texts: Iterable[Text],
+        *,
+        bos: Bos = "auto",
+        truncate: bool = False,
+        batch_size: int = 32,
+    ) -> list[Prediction]:
+        """What the model says about each text (pair, chat), as `explain` would explain it.
+
+        >>> [one.label for one in model.predict(["A clever film.", "A dull film."])]
+        """
+        if self.head.kind == "encoder":
+            raise UsageError(f"{self.name or 'this model'} has no head and predicts nothing")
+        asked: dict[str, Any] = {"bos": bos, "truncate": truncate, "batch_size": batch_size}
+        # random scores cost nothing; the answer to a question is a start and an end together
+        found = self.explain_all(texts, method="random", total=self.head.kind == "span", **asked)
+        return [_predicted(one) for one in found]
+
     def request(self, **asked: Any) -> Request:
         """What `explain` was asked for, validated."""
         return request_of(self.head, self.tokenizer, **asked)
@@ -518,6 +538,16 @@ def _logits(output: Any, target: Target) -> Tensor | None:
     return target_logits(output, target).detach()
 
 
+def _predicted(found: Attribution) -> Prediction:
+    """The prediction of a result, whoever explains it."""
+    if "value" in found.extra:
+        raise UsageError(
+            "the model predicts values, which a prediction has no place for: they are "
+            "extra['value'] of what explain returns"
+        )
+    return replace(found.prediction, of=None)
+
+
 @contextmanager
 def _sentence_on_memory(inputs: Inputs) -> Iterator[None]:
     """Running out of memory says what to do."""
@@ -531,13 +561,3 @@ def _sentence_on_memory(inputs: Inputs) -> Iterator[None]:
             f"out of memory on {inputs.special.device} with {texts} texts of up to {tokens} "
             "tokens: use a smaller batch_size or shorter texts"
         ) from error
-
-
-def explain(
-    model: nn.Module, tokenizer: PreTrainedTokenizerBase | None, *args: Any, **options: Any
-) -> Any:
-    """Which tokens of a text a prediction rests on, for a model and a tokenizer of your own.
-
-    Everything behind the tokenizer is as in `Model.explain`.
-    """
-    return Model(model, tokenizer).explain(*args, **options)

@@ -1,9 +1,12 @@
-"""What results share: predictions, views, and sums over scores."""
+"""What results share: predictions, equality, exports, views, and sums over scores."""
 
+import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -11,7 +14,13 @@ from torch import Tensor
 from alti._errors import UsageError
 from alti.methods import METHODS
 from alti.mix.contributions import rollout
+from alti.model import stored
 from alti.model.source import Source
+from alti.model.stored import Content
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,13 +35,83 @@ class Prediction:
     of: str | None = None  # the number that signed scores explain: logit, log_prob or probability
 
 
-class Views:
-    """What both results can be shown as; what was heard in a sound has views of its own."""
+class Result:
+    """What both results can do: be compared, computed with, exported and shown.
+
+    What was heard in a sound has views of its own.
+    """
 
     source: Source
+    scores: Tensor
+
+    def _content(self) -> Content:
+        raise NotImplementedError  # as each of them is stored
+
+    def __eq__(self, other: object) -> bool:
+        """Whether everything is the same, as it is of a result that was saved and loaded."""
+        if type(other) is not type(self):
+            return NotImplemented
+        return self is other or _same(self._content(), other._content())
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.source))
+
+    @property
+    def values(self) -> "np.ndarray[Any, Any]":
+        """The scores as a numpy array of its own: [T], of several predictions [K, T]."""
+        scores = self.scores.detach().cpu()
+        if scores.dtype == torch.bfloat16:  # numpy has none
+            scores = scores.float()
+        return scores.numpy().copy()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> "np.ndarray[Any, Any]":
+        if copy is False:
+            raise ValueError("an array of scores is a copy: leave copy=False out")
+        return self.values if dtype is None else self.values.astype(dtype)
+
+    def to_dict(self, *, checksum: bool = False) -> dict[str, Any]:
+        """Plain lists, numbers and strings, ready for JSON; AltiError for what JSON has not.
+
+        Every number is finite: nan and infinity are refused rather than written as null, from
+        which nobody could tell what was there. A dict may be changed by hand, so it carries no
+        checksum; with checksum=True it does, and from_dict refuses it once anything is another.
+        """
+        return stored.to_dict(self._content(), checksum=checksum)
+
+    def to_json(self, *, indent: int | None = None, checksum: bool = False) -> str:
+        """`to_dict()` as JSON; `from_dict(json.loads(…))` reads it."""
+        plain = self.to_dict(checksum=checksum)
+        return json.dumps(plain, indent=indent, ensure_ascii=False, allow_nan=False)
+
+    def save(self, path: str | Path) -> None:
+        """Write everything to one file: safetensors with the texts as JSON in its header.
+
+        The file is replaced as a whole and has a checksum, which load verifies. Numbers that are
+        not finite are refused as in to_dict.
+        """
+        stored.save(self._content(), path)
+
+    def to_dataframe(self) -> "pandas.DataFrame":
+        """A row for each token (and prediction): its score, its characters, what it is of.
+
+        >>> model.explain("A clever film.").words().to_dataframe().sort_values("score")
+        """
+        return import_module("alti.views.exports").frame(self)
 
     def __str__(self) -> str:
         return self.render()
+
+    def __repr__(self) -> str:
+        line: str = import_module("alti.views.notebooks").line(self)
+        return line
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """IPython: the text by itself, a line inside a list."""
+        printer.text(str(self) if len(printer.stack) < 2 else repr(self))
+
+    def _repr_html_(self) -> str:
+        card: str = import_module("alti.views.cards").card(self)
+        return str(card)
 
     def render(self, *, words: bool = True, bars: bool = False) -> str:
         """The text for a terminal, on coloured backgrounds where it has colours; else bars."""
@@ -50,10 +129,6 @@ class Views:
         page: str = import_module("alti.views.html").page(self, words=words)
         return page
 
-    def _repr_html_(self) -> str:
-        card: str = import_module("alti.views.cards").card(self)
-        return str(card)
-
     def to_latex(self, *, document: bool = False, words: bool = True) -> str:
         """The paper's saliency map: a table to \\input, or a document that compiles on its own."""
         name = "latex" if self.source.seconds is None else "sounds"
@@ -63,6 +138,28 @@ class Views:
             return heard
         written: str = (latex.document if document else latex.table)(self, words=words)
         return written
+
+
+def _same(first: Content, second: Content) -> bool:
+    """Whether two results hold the same: numbers to the bit, options as JSON writes them."""
+    (texts, numbers), (other_texts, other_numbers) = _apart(first), _apart(second)
+    pairs = zip(numbers, other_numbers, strict=True)
+    return texts == other_texts and all(_equal(one, other) for one, other in pairs)
+
+
+def _apart(content: Content) -> tuple[Any, list[Tensor | None]]:
+    """Texts and tensors."""
+    texts = {each.name: getattr(content, each.name) for each in fields(content)}
+    source = dict(texts.pop("source"))
+    tensors = [texts.pop("scores"), texts.pop("layers"), source.pop("special")]
+    return json.loads(json.dumps([texts, source], default=repr)), tensors
+
+
+def _equal(one: Tensor | None, other: Tensor | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    alike = one.dtype == other.dtype and one.shape == other.shape
+    return alike and bool((one.cpu() == other.cpu()).all())
 
 
 def together(source: Source, predictions: Sequence[Prediction]) -> Prediction:

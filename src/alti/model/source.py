@@ -1,7 +1,7 @@
 """What a model read: texts, their tokens, and groups of characters to add scores up by."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any, Literal, Self, get_args
 
@@ -49,6 +49,16 @@ class Source:
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        names = [each.name for each in fields(self) if each.name != "special"]
+        same = all(getattr(self, name) == getattr(other, name) for name in names)
+        return same and self.special.tolist() == other.special.tolist()
+
+    def __hash__(self) -> int:
+        return hash((self.texts, self.tokens))
 
     @property
     def owners(self) -> tuple[int, ...]:

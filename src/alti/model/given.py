@@ -1,0 +1,74 @@
+"""Models that a user has already: of transformers, with a tokenizer or inside a pipeline."""
+
+from collections.abc import Callable
+from inspect import signature
+from typing import Any, TypeVar
+
+from torch import nn
+
+from alti._errors import UsageError
+from alti.model.model import Model
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+TASKS = (  # of pipelines whose model reads a text as it was given
+    "feature-extraction",
+    "fill-mask",
+    "text-classification",
+    "text-generation",
+    "token-classification",
+)
+
+
+def own(model: Any, tokenizer: Any = None, *, graphs: bool = False) -> Model:
+    """A transformers model with its tokenizer, a pipeline or a `Model`, as a `Model`."""
+    if isinstance(model, Model):
+        return model
+    if isinstance(model, nn.Module):
+        return Model(model, tokenizer, graphs=graphs)
+    if not isinstance(getattr(model, "model", None), nn.Module) or not hasattr(model, "task"):
+        raise UsageError(
+            f"model is {type(model).__name__}: give a transformers model or pipeline, or to "
+            "alti.load a hub name or a folder"
+        )
+    if model.task not in TASKS:
+        raise UsageError(
+            f"a pipeline for {model.task} puts more into a text than was given, or reads none: "
+            f"give its model and tokenizer, or a pipeline for {', '.join(TASKS)}"
+        )
+    return Model(model.model, tokenizer or model.tokenizer, graphs=graphs)
+
+
+def _signed_as(method: Callable[..., Any]) -> Callable[[F], F]:
+    """Show a function of a model and a tokenizer with the arguments of one of `Model`'s methods."""
+
+    def signed(function: F) -> F:
+        first = list(signature(function).parameters.values())[:2]
+        _, *rest = signature(method).parameters.values()
+        shown = signature(method).replace(parameters=[*first, *rest])
+        function.__signature__ = shown  # type: ignore[attr-defined]  # what help and shells read
+        return function
+
+    return signed
+
+
+@_signed_as(Model.explain)
+def explain(
+    model: Any, tokenizer: Any = None, text: Any = None, text_pair: Any = None, **asked: Any
+) -> Any:
+    """Which tokens of a text a prediction rests on, for a model of your own.
+
+    A transformers model comes with its tokenizer, a pipeline (or a `Model`) brings one along;
+    everything behind that is as in `Model.explain`.
+
+    >>> alti.explain(model, tokenizer, "A clever film.", method="consensus")
+    >>> alti.explain(transformers.pipeline("text-classification"), "A clever film.")
+    """
+    if isinstance(tokenizer, str | list | tuple):  # a text: the tokenizer was left out
+        if isinstance(model, nn.Module) or None not in (text, text_pair):
+            raise UsageError(
+                "the text stands where the tokenizer is expected: give model, tokenizer, text, or "
+                "a pipeline and a text"
+            )
+        tokenizer, text, text_pair = None, tokenizer, text if text_pair is None else text_pair
+    return own(model, tokenizer).explain(text, text_pair, **asked)
