@@ -1,7 +1,7 @@
 """What an explanation of one long text costs: time and memory beside those of a forward pass.
 
 python benchmarks/long.py                            # the shape of SmolLM2-135M, 3,000 tokens
-python benchmarks/long.py --tokens 1500 3000 6000 12000 --plot docs/figures/long.svg
+python benchmarks/long.py --layers 6 --runs 1 --tokens 1600 3200 6400 12800 --plot FILE.svg
 python benchmarks/long.py --device cuda --shape 8b --dtype bfloat16 --tokens 5000 8192 32768
 
 Weights are random, or those of a folder (--model). Each cell is a process of its own: the model is
@@ -45,7 +45,10 @@ def load(options: Any) -> Any:
     dtype = getattr(torch, options.dtype)
     if options.model:
         return AutoModelForCausalLM.from_pretrained(options.model, dtype=dtype).to(options.device)
-    config = LlamaConfig(**SHAPES[options.shape], max_position_embeddings=1 << 17)
+    shape = SHAPES[options.shape]
+    if options.layers:
+        shape = {**shape, "num_hidden_layers": options.layers}
+    config = LlamaConfig(**shape, max_position_embeddings=1 << 17)
     torch.manual_seed(0)
     with torch.device(options.device):
         torch.set_default_dtype(dtype)
@@ -155,6 +158,7 @@ def main() -> None:
     )
     parser.add_argument("--model", help="a folder; else random weights of a shape")
     parser.add_argument("--shape", choices=SHAPES, default="135m")
+    parser.add_argument("--layers", type=int, help="fewer than the shape has")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--dtype", default="float32", choices=LIMITS)
     parser.add_argument("--tokens", type=int, nargs="+", default=[3000])

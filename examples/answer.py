@@ -5,7 +5,7 @@ python examples/answer.py FOLDER     FOLDER: SmolLM2-135M-Instruct
 
 import sys
 
-from pictures import IMAGES, screenshot
+from pictures import IMAGES, drawn
 
 import alti
 
@@ -26,7 +26,7 @@ def main(folder: str) -> None:
     print(found)
     print(model.explain(QUESTION, groups="sentence", **asked))
     print(model.explain(QUESTION, groups="document", total=True, **asked))
-    screenshot(alti.html.page(found, theme="light"), IMAGES / "answer.png", height=1500)
+    drawn(alti.html.page(found, theme="light"), IMAGES / "answer.svg")
     print(model.explain("The capital of France is", answer=" Paris, of course."))
 
 

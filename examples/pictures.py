@@ -1,13 +1,12 @@
 """Make the pictures of the README and of docs/pictures.md again (needs chromium)."""
 
 import io
-import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from PIL import Image, ImageChops, ImageOps  # matplotlib brings it
+import matplotlib as mpl
+from matplotlib.figure import Figure
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
@@ -16,10 +15,14 @@ import alti
 from alti.views import terminal
 from alti.views.colours import DARK
 
-IMAGES = Path(__file__).parents[1] / "docs" / "images"
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from browser import CHROMIUM, Browser  # noqa: E402
+
+IMAGES = ROOT / "docs" / "images"
 SENTENCE = "The camera work is gorgeous, but nobody on screen seems to have read the script."
 METHODS = ("alti", "absence", "integrated_gradients", "attention_rollout")
-QUIET = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"]
 
 
 def main() -> None:
@@ -28,12 +31,13 @@ def main() -> None:
     results = {method: model.explain(SENTENCE, method=method) for method in METHODS}
     for theme in ("light", "dark"):
         page = alti.html.page(list(results.values()), theme=theme)
-        screenshot(page, IMAGES / f"methods-{theme}.png")
-    in_a_terminal(list(results.values()), IMAGES / "terminal.png")
-    results["absence"].plot("tokens").savefig(IMAGES / "tokens.png", dpi=110)
-    results["alti"].plot("matrix").savefig(IMAGES / "matrix.png", dpi=110)
-    results["alti"].plot("layers").savefig(IMAGES / "layers.png", dpi=110)
-    results["alti"].plot("graph", threshold=0.1).savefig(IMAGES / "graph.png", dpi=110)
+        drawn(page, IMAGES / f"methods-{theme}.svg")
+    in_a_terminal(list(results.values()), IMAGES / "terminal.svg")
+    drawn(f"<!doctype html>{results['alti']._repr_html_()}", IMAGES / "card.svg", selector=".alti")
+    plotted(results["absence"].plot("tokens"), IMAGES / "tokens.svg")
+    plotted(results["alti"].plot("matrix"), IMAGES / "matrix.svg")
+    plotted(results["alti"].plot("layers"), IMAGES / "layers.svg")
+    plotted(results["alti"].plot("graph"), IMAGES / "graph.svg")
 
 
 def in_a_terminal(results: list[alti.Attribution], file: Path) -> None:
@@ -45,31 +49,34 @@ def in_a_terminal(results: list[alti.Attribution], file: Path) -> None:
     console.print(Text.from_ansi(f'$ alti explain "{SENTENCE}"\n{explained}\n'))
     console.print(Text.from_ansi(f'$ alti compare "{SENTENCE}"\n{compared}'))
     page = console.export_html(inline_styles=True, theme=MONOKAI)
-    screenshot(page.replace("<body", '<body style="margin: 24px"'), file, width=960)
+    drawn(page, file, width=960, selector="pre")
 
 
-def screenshot(page: str, file: Path, width: int = 860, height: int = 1000) -> None:
-    """A web page as a picture, without the empty space around it."""
-    chromium = shutil.which("chromium")
-    if chromium is None:
+def drawn(page: str, file: Path, width: int = 860, selector: str = "main") -> None:
+    """A part of a web page as SVG, drawn as the page of `alti serve` draws its pictures."""
+    if CHROMIUM is None:
         sys.exit("pictures of web pages need chromium, which is not installed")
-    with tempfile.TemporaryDirectory() as folder:
+    script = (ROOT / "src/alti/web/static/drawing.js").read_text(encoding="utf-8")
+    node = f"document.querySelector({selector!r})"
+    code = (
+        f"(() => {{ {script.replace('export function', 'function')}\n"
+        f"return new XMLSerializer().serializeToString(drawing({node})) }})()"
+    )
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         Path(folder, "page.html").write_text(page, encoding="utf-8")
-        shot = [
-            f"--screenshot={folder}/page.png",
-            f"--user-data-dir={folder}/user",
-            f"--window-size={width},{height}",
-        ]
-        scale = "--force-device-scale-factor=1.5"
-        subprocess.run(
-            [chromium, *QUIET, *shot, scale, f"file://{folder}/page.html"],
-            check=True,
-            capture_output=True,
-        )
-        shown = Image.open(f"{folder}/page.png").convert("RGB")
-    corner = Image.new("RGB", shown.size, shown.getpixel((0, 0)))
-    ink = ImageChops.difference(shown, corner).getbbox() or (0, 0, *shown.size)
-    ImageOps.expand(shown.crop(ink), 24, shown.getpixel((0, 0))).save(file, optimize=True)
+        browser = Browser(Path(folder, "user"))
+        browser.size(width, 1000)
+        browser.open(f"file://{folder}/page.html")
+        file.write_text(str(browser.run(code)), encoding="utf-8")
+        browser.close()
+    print(file)
+
+
+def plotted(figure: Figure, file: Path) -> None:
+    """A plot as SVG, the same bytes for the same result."""
+    with mpl.rc_context({"svg.hashsalt": "alti"}):
+        figure.savefig(file, metadata={"Date": None})
+    print(file)
 
 
 if __name__ == "__main__":

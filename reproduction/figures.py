@@ -9,17 +9,21 @@ import subprocess
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from PIL import Image, ImageChops, ImageOps  # matplotlib brings it
 
 import alti
 from alti.views import latex, plots
+from alti.views.plots.look import BLUE, INK, MUTED, frame
 from alti.views.tables import Cell
 from reproduction.settings import BACKBONES, DATA, RESULTS, ROOT
 
 FIGURES = ROOT / "docs" / "figures"
+WIDE = 9.0  # inches: readable in the column of a page
 PAPER = ROOT / "reproduction" / "paper.json"
 SHOWN = (
     "Random",
@@ -49,63 +53,120 @@ def main() -> None:
 
 
 def faithfulness() -> None:
-    """Table 2 as dots with their intervals: a row for each backbone, a column for each data set."""
+    """Table 2 as dots with their intervals: a row for each data set, a column for each backbone.
+
+    All panels have the same methods in the same order, and one axis.
+    """
     results = [_read(file) for file in sorted((RESULTS / "faithfulness").glob("*.json"))]
     models = [name for name in BACKBONES if any(cell["model"] == name for cell in results)]
     for metric, arrow in (("comprehensiveness", "↑"), ("sufficiency", "↓")):
-        figure = Figure(figsize=(4.4 * len(DATA), 4.6 * len(models)), layout="constrained")
-        grid = figure.subplots(len(models), len(DATA), squeeze=False)
+        order = _order(results, metric, lower=arrow == "↓")
+        figure = Figure(figsize=(WIDE, 0.15 * len(order) * len(DATA) + 1.6), layout="constrained")
+        grid = figure.subplots(len(DATA), len(models), sharex=True, sharey=True, squeeze=False)
         for cell in results:
-            axes = grid[models.index(cell["model"])][list(DATA).index(cell["data"])]
-            cells = [(name, Cell(*values[metric])) for name, values in cell["means"].items()]
-            plots.methods(cells, column=f"{metric} {arrow}", ax=axes)
-            axes.set_title(f"{cell['model']}, {cell['data']}: {cell['texts']} texts", fontsize=9)
+            axes = grid[list(DATA).index(cell["data"])][models.index(cell["model"])]
+            _dots(axes, cell["means"], order, metric, lower=arrow == "↓")
+            title = f"{cell['model']}, {cell['data']}: {cell['texts']} texts"
+            axes.set_title(title, fontsize=8.5, color=INK)
+        figure.supxlabel(f"{metric} {arrow} (blue: the best of a panel)", fontsize=9, color=INK)
         _save(figure, metric)
 
 
+def _order(results: list[dict[str, Any]], metric: str, *, lower: bool) -> list[str]:
+    """The methods from the worst to the best on average; those of every cell."""
+    names = list(dict.fromkeys(name for cell in results for name in cell["means"]))
+    values = {
+        name: fmean(cell["means"][name][metric][0] for cell in results if name in cell["means"])
+        for name in names
+    }
+    return sorted(names, key=lambda name: values[name], reverse=lower)
+
+
+def _dots(axes: Axes, means: dict[str, Any], order: list[str], metric: str, *, lower: bool) -> None:
+    """A dot with its interval for each method."""
+    cells = {name: Cell(*values[metric]) for name, values in means.items()}
+    best = (min if lower else max)(cells, key=lambda name: cells[name].value)
+    frame(axes, "")
+    for row, name in enumerate(order):
+        if name not in cells:
+            continue
+        colour = BLUE if name == best else MUTED
+        if interval := cells[name].interval:
+            axes.plot(interval, (row, row), color=colour, linewidth=1.2)
+        axes.plot(cells[name].value, row, "o", color=colour, markersize=3.5)
+    axes.set_ylim(-0.6, len(order) - 0.4)
+    axes.set_yticks(range(len(order)), order, fontsize=7.5, color=INK)
+    axes.tick_params(axis="x", labelsize=7.5)
+
+
 def curves() -> None:
-    """Figures 4 and 7."""
+    """Figures 4 and 7: one legend, one axis of probabilities."""
     files = sorted((RESULTS / "curves").glob("*.json"))
-    figure = Figure(figsize=(5.2 * len(files), 4.2), layout="constrained")
-    for axes, file in zip(figure.subplots(1, len(files), squeeze=False)[0], files, strict=True):
+    columns = min(3, len(files))
+    rows = -(-len(files) // columns)
+    figure = Figure(figsize=(WIDE, 2.7 * rows + 0.7), layout="constrained")
+    grid = figure.subplots(rows, columns, sharey=True, squeeze=False).flat
+    for unused in grid[len(files) :]:
+        unused.remove()
+    for number, (axes, file) in enumerate(zip(grid, files, strict=False)):
         result = _read(file)
         lines = {m: {k: result["plain"][m][k] for k in ("mean", "low", "high")} for m in SHOWN}
         plots.curves(lines, ax=axes)
-        title = f"{result['model']}, {result['data']}: {result['texts']} texts"
         seeds = result["seeds"]
-        band = f"mean ± deviation of {seeds} seeds" if seeds > 1 else "95 % interval"
-        axes.set_title(f"{title}, {band}", fontsize=9)
+        band = f"± deviation of {seeds} seeds" if seeds > 1 else "95 % interval"
+        title = f"{result['model']}, {result['data']}: {result['texts']} texts,\n{band}"
+        axes.set_title(title, fontsize=8.5, color=INK)
+        axes.set_ylabel(axes.get_ylabel() if number % columns == 0 else "", fontsize=8.5)
+    _one_legend(figure, 5)
     _save(figure, "curves")
 
 
+def _one_legend(figure: Figure, columns: int) -> None:
+    """The legend of the first panel below all of them."""
+    first = figure.axes[0].get_legend()
+    assert first is not None
+    handles, texts = first.legend_handles, [text.get_text() for text in first.get_texts()]
+    for axes in figure.axes:
+        if (legend := axes.get_legend()) is not None:
+            legend.remove()
+    look: dict[str, Any] = {"frameon": False, "fontsize": 8.5, "labelcolor": INK}
+    figure.legend(handles, texts, loc="outside lower center", ncols=columns, **look)
+
+
 def agreement() -> None:
-    """Figures 5 and 6."""
+    """Figures 5 and 6: a column for each measure, with one axis."""
     files = sorted((RESULTS / "agreement").glob("*.json"))
-    figure = Figure(figsize=(11, 4.6 * len(files)), layout="constrained")
-    for row, file in zip(figure.subplots(len(files), 2, squeeze=False), files, strict=True):
+    figure = Figure(figsize=(WIDE, 3.1 * len(files)), layout="constrained")
+    grid = figure.subplots(len(files), 2, sharex="col", squeeze=False)
+    for row, file in zip(grid, files, strict=True):
         result = _read(file)
         title = f"{result['backbone']}, {result['models']} seeds, {result['texts']} sentences"
         for axes, (measure, label) in zip(row, MEASURES.items(), strict=True):
             values = {m: v[measure] for m, v in result["pairs"].items() if m not in LEFT_OUT}
             plots.agreement(values, ax=axes, xlabel=label)
-            axes.set_title(title, fontsize=9)
+            axes.set_title(title, fontsize=8.5, color=INK)
     _save(figure, "agreement")
 
 
 def anisotropy() -> None:
-    """Figure 2."""
+    """Figure 2: one legend, one axis of cosines."""
     results = [_read(file) for file in sorted((RESULTS / "anisotropy").glob("*.json"))]
     measured = {result["model"]: result for result in results}
     panels = {"measured": measured, "published": _read(PAPER)["anisotropy"]}
-    figure = Figure(figsize=(11, 4.2), layout="constrained")
-    for axes, (title, models) in zip(figure.subplots(1, 2), panels.items(), strict=True):
+    every = list(dict.fromkeys(model for models in panels.values() for model in models))
+    figure = Figure(figsize=(WIDE, 4.0), layout="constrained")
+    grid = figure.subplots(1, 2, sharey=True)
+    for axes, (title, models) in zip(grid, panels.items(), strict=True):
+        nothing: dict[str, Any] = {"outputs": [], "transformed": []}
         lines = {
-            model: {key: result[key] for key in ("outputs", "transformed")}
-            for model, result in models.items()
+            model: {key: models.get(model, nothing)[key] for key in ("outputs", "transformed")}
+            for model in every  # the same colours in both
         }
         plots.anisotropy(lines, ax=axes)
-        axes.set_title(f"SST-2, {title}", fontsize=9)
+        axes.set_title(f"SST-2, {title}", fontsize=8.5, color=INK)
         axes.set_ylim(0, 1)
+    grid[1].set_ylabel("")
+    _one_legend(figure, 4)
     _save(figure, "anisotropy")
 
 
@@ -120,9 +181,9 @@ def layers() -> None:
 
 
 def saliency() -> None:
-    """Tables 1, 5 and 6, set as the paper sets them; needs pdflatex and pdftoppm."""
-    if not (shutil.which("pdflatex") and shutil.which("pdftoppm")):
-        print("saliency maps left out: pdflatex and pdftoppm are not installed")
+    """Tables 1, 5 and 6, as the paper sets them; needs pdflatex with lmodern, and pdftocairo."""
+    if not (shutil.which("pdflatex") and shutil.which("pdftocairo")):
+        print("saliency maps left out: pdflatex and pdftocairo are not installed")
         return
     for data in DATA:
         texts = _read(RESULTS / "maps" / f"{MAPPED}-{data}.json")["saliency"]
@@ -131,24 +192,27 @@ def saliency() -> None:
             for text in texts[: FITTING[data]]
             for name, plain in text.items()
         ]
-        page = _first_page(latex.document(maps))
-        white = Image.new("RGB", page.size, "white")
-        ink = ImageChops.difference(page, white).getbbox() or (0, 0, *page.size)
-        file = FIGURES / f"saliency-{data}.png"
-        ImageOps.expand(page.crop(ink), 12, "white").save(file)
+        file = FIGURES / f"saliency-{data}.svg"
+        file.write_text(_first_page(latex.document(maps)), encoding="utf-8")
         print(file)
 
 
-def _first_page(document: str) -> Image.Image:
-    """A LaTeX document as a picture."""
+def _first_page(document: str) -> str:
+    """A LaTeX document as SVG, without the empty space around it."""
+    cropped = r"\documentclass[border=8pt,varwidth=17cm]{standalone}"
+    document = document.replace(r"\documentclass{article}", cropped)
+    document = document.replace(r"\usepackage[margin=2.5cm]{geometry}" + "\n", "")
+    white = r"\begin{document}\pagecolor{white}"  # also on a dark page
+    document = document.replace(r"\begin{document}", white)
+    document = document.replace("longtable}", "tabular}").replace(r"\usepackage{tabular}", "")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "maps.tex").write_text(document, encoding="utf-8")
         quiet: Any = {"cwd": folder, "check": True, "stdout": subprocess.DEVNULL}
         subprocess.run(["pdflatex", "-interaction=batchmode", "maps.tex"], **quiet)
-        first_page = ["-f", "1", "-l", "1", "-singlefile"]
-        form = ["-png", "-r", "110"]
-        subprocess.run(["pdftoppm", *form, *first_page, "maps.pdf", "maps"], **quiet)
-        return Image.open(Path(folder, "maps.png")).convert("RGB")
+        subprocess.run(
+            ["pdftocairo", "-svg", "-f", "1", "-l", "1", "maps.pdf", "maps.svg"], **quiet
+        )
+        return Path(folder, "maps.svg").read_text(encoding="utf-8")
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -156,8 +220,10 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _save(figure: Figure, name: str) -> None:
-    file = FIGURES / f"{name}.png"
-    figure.savefig(file, dpi=110)
+    """As SVG, the same bytes for the same results."""
+    file = FIGURES / f"{name}.svg"
+    with mpl.rc_context({"svg.hashsalt": "alti"}):
+        figure.savefig(file, metadata={"Date": None}, facecolor="white")
     print(file)
 
 

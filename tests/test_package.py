@@ -128,6 +128,7 @@ def test_hooks_and_heavy_libraries_have_one_place():
     assert uses(r"AttentionInterface\.register") == {"read.attention_hook"}
     assert {room_of(name) for name in uses(r"import (typer|rich)|from (typer|rich)")} == {"cli"}
     assert uses(r"(?m)^(import|from) matplotlib") == {
+        "views.plots.alignments",
         "views.plots.attributions",
         "views.plots.benchmarks",
         "views.plots.graph",

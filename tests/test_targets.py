@@ -272,16 +272,6 @@ def test_a_sequence_classifier_has_a_position_of_its_own():
         model_of("bert").explain(TEXT, position=2)
 
 
-@pytest.mark.parametrize("family", tiny.ENCODER_DECODERS)
-def test_encoder_decoders_are_not_taken_yet(family):
-    model = alti.Model(tiny.speaking(family, "AutoModelForSeq2SeqLM"), tiny.tokenizer())
-    with pytest.raises(
-        alti.UnsupportedModelError,
-        match=rf"does not take encoder–decoders such as \w+ \({family}\) yet",
-    ):
-        model.explain(TEXT)
-
-
 def test_the_encoder_of_an_encoder_decoder_is_taken():
     from transformers import T5EncoderModel
 

@@ -551,9 +551,55 @@ def test_a_notebook_gets_the_style_too():
     assert found.to_html() == html.page(found)
 
 
+@pytest.fixture(scope="module")
+def explained():
+    return alti.load(device="cpu").explain("A clever film, unbelievably dull.")
+
+
+def test_a_notebook_card_has_layers_and_words(explained):
+    source = explained._repr_html_()
+    page = Page(source)
+    radios = [given for given in page.having("type") if given["type"] == "radio"]
+    assert len(radios) == len(explained.layers) == 6
+    assert ["checked" in given for given in radios] == [False] * 5 + [True]
+    assert not [tag for tag, _ in page.elements if tag in ("script", "link", "img")]
+    assert "http" not in source
+    cards = source.split('<div class="alti-layer">')[1:]
+    for layer, shown in enumerate(cards):
+        row = explained.relevance(layer)[explained.position]
+        words = replace(explained, scores=row).words()
+        assert shown.count('<p class="alti-text"') == 2  # by words and by tokens
+        numbers = re.findall(r'data-score="([\d.]+)"', shown.partition("alti-tokens")[0])
+        assert [float(number) for number in numbers] == pytest.approx(
+            words.scores.tolist(), abs=6e-4
+        )
+    assert len({re.search(r'alti-ramp"></span>([\d.]+)', shown)[1] for shown in cards}) == 1
+    assert "alti-layer" not in html.page(explained).partition("</style>")[2]
+
+
+def test_a_list_of_results_is_a_table(explained):
+    shown = alti.cards.table([explained, made("<b>good</b> so bad", method="alti", model="tiny")])
+    page = Page(shown._repr_html_())
+    assert [tag for tag, _ in page.elements].count("tr") == 3
+    assert not [tag for tag, _ in page.elements if tag in ("script", "b")]
+    assert "2 results" in shown
+    assert "alti · minilm-l6-sst2" in shown
+    assert "alti · tiny" in shown
+    same = alti.cards.table([explained, explained])
+    assert "2 results · alti · minilm-l6-sst2" in same
+    assert '<span class="alti-f20" dir="auto">dull</span>0.' in same
+
+
+def test_several_predictions_are_a_table_in_a_notebook():
+    model = tiny.speaking("llama", "AutoModelForCausalLM", "bpe")
+    several = alti.explain(model, tiny.tokenizer("bpe"), "A clever film", positions="all")
+    assert several._repr_html_().count("<tr>") == len(several) + 1
+
+
 def test_a_view_of_words_says_what_it_leaves_out():
     words, tokens = html.fragment(made()).split('<div class="alti-tokens">')
-    assert '<span class="alti-rest">special tokens +9.500</span>' in words
+    assert 'class="alti-rest" title="Tokens like [CLS]' in words
+    assert ">special tokens +9.500</span>" in words
     assert "alti-rest" not in tokens
     assert "outside of the words +9.500" in html.fragment(made().words())
 

@@ -1,16 +1,27 @@
 """What the page shows cannot mislead: names, signs, scales, and what leaves it."""
 
+import base64
+import io
+import json
+import math
+import re
+import zlib
+from xml.etree import ElementTree
+
 import pytest
+from PIL import Image
 
 import alti
 from alti.views.colours import Scale
 from alti.views.html import class_of
 from alti.views.segments import passages, scale_of
+from alti.web.help import PLAIN
 
 from pages import BROWSED, CHOOSE, READY, TEXT, show, text
 
 pytestmark = BROWSED
 NAME = "minilm-l6-sst2"
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def test_every_panel_names_its_model_method_class_and_scale(page):
@@ -22,6 +33,8 @@ def test_every_panel_names_its_model_method_class_and_scale(page):
     assert absence_row.startswith("absence")
     assert "against" in absence_row
     assert "for negative +0.483logits" in absence_row
+    for card in ("#mixing-by", "#flow-by"):
+        assert "the prediction negative, 99.8 % is read" in text(page, card)
     for card in ("#mixing-by", "#graph-by"):
         assert f"As alti sees it in {NAME}" in text(page, card)
     assert "shares of 1" in text(page, "#mixed .alti-legend")
@@ -89,7 +102,7 @@ def test_the_row_and_what_is_read_agree(blank):
     assert blank.run(places) == 1
     assert numbers(blank, "#mixed") == numbers(blank, ".result [data-method=alti]")
     by = text(blank, "#mixing-by")
-    assert "the prediction is read from it, from its sub-word" in by
+    assert re.search("; the prediction .* is read from it, from its sub-word ", by)
     clever = "[...document.querySelectorAll('.result span')].find(s => s.textContent === 'clever')"
     place = blank.run(f"{clever}.dataset.place")
     blank.click(f".result [data-place='{place}']")  # of several pieces, and not what is read
@@ -192,3 +205,202 @@ def colour_of(piece, scale: Scale):
         return "", ""
     number = scale.number(piece.score).replace("-", "−")
     return "" if piece.special else class_of(scale.level(piece.score)), number
+
+
+def test_methods_are_described_for_newcomers_the_recommended_one_first(page):
+    assert set(alti.METHODS) == set(PLAIN)
+    assert not any(re.search("ℓ|proximity|residual|norm of|Lasso", what) for what in PLAIN.values())
+    page.click("#methods summary")
+    titles = "[...document.querySelectorAll('#methods .title')].map(p => p.textContent)"
+    assert page.run(titles)[0] == "Recommended for this model"
+    assert page.run("document.querySelector('#methods input').value") == "consensus"
+    assert text(page, "#methods .option small") == PLAIN["consensus"]
+    page.key("Escape")
+    page.run(CHOOSE.format("tiny-llama", "model"))
+    page.wait(f"{READY} && document.querySelector('.alti-by').textContent === 'tiny-llama'")
+    assert page.run("document.querySelector('#methods input').value") == "absence"
+
+
+def test_special_tokens_are_explained_one_hover_away(page):
+    title = "document.querySelector({}).title"
+    rest = page.run(title.format("'[data-method=absence] .alti-rest'"))
+    assert rest.startswith("Tokens like [CLS] and [SEP], which the tokenizer adds")
+    chosen = page.run(title.format("'#mixing-title em'"))
+    assert chosen.startswith("[CLS] is a special token")
+    assert chosen.endswith("The model's prediction is read from it.")
+    assert page.run(title.format("'#strip .special button'")).startswith("[CLS] is a special token")
+    page.click("[name=unit][value=tokens]")
+    assert page.run(title.format("'.result .alti-special'")).startswith("[CLS] is a special token")
+
+
+def test_errors_speak_of_fields(blank):
+    show(blank, model="tiny-llama", text="A clever film")
+    blank.run(
+        "(f => { f.value = 99; f.dispatchEvent(new Event('change')) })"
+        "(document.querySelector('#position'))"
+    )
+    blank.wait("!document.querySelector('#error').hidden")
+    assert text(blank, "#error").startswith("Position 99 is outside the text: its ")
+    blank.problems.clear()
+
+
+def test_too_long_says_how_long_and_what_to_do(page):
+    page.run("document.querySelector('#text').select()")
+    page.type("word " * 600)
+    page.wait("!document.querySelector('#error').hidden")
+    assert text(page, "#error") == (
+        "The text has 602 tokens, and the model takes 512: shorten it by about 15 %, or explain "
+        "its parts one by one."
+    )
+    page.problems.clear()
+
+
+def test_hidden_hints_are_not_read_aloud(blank):
+    described = "document.querySelector('#class').getAttribute('aria-describedby')"
+    show(blank, text=TEXT, methods="alti")
+    assert blank.run(described) == "class-hint"
+    show(blank, text=TEXT, methods="alti,absence")
+    assert blank.run(described) is None
+    hidden = """[...document.querySelectorAll('[aria-describedby], [aria-labelledby]')].filter(e =>
+        ['aria-describedby', 'aria-labelledby'].flatMap(a => (e.getAttribute(a) ?? '').split(' '))
+            .some(id => id && document.getElementById(id).hidden)).length"""
+    assert blank.run(hidden) == 0
+
+
+def test_high_contrast_keeps_borders_and_chosen_segments(page):
+    page.send("Emulation.setEmulatedMedia", features=[{"name": "forced-colors", "value": "active"}])
+    looks = """selector => { const look = getComputedStyle(document.querySelector(selector));
+        return [look.backgroundColor, parseFloat(look.borderTopWidth), look.borderTopColor] }"""
+    chosen = page.run(f"({looks})('[name=unit]:checked + span')")
+    other = page.run(f"({looks})('[name=unit]:not(:checked) + span')")
+    assert chosen[0] != other[0]
+    for selector in (".card", ".result", "#link", "textarea", "#strip tbody td"):
+        ground, width, colour = page.run(f"({looks})('{selector}')")
+        assert width >= 1, selector
+        assert colour != ground, selector
+    levels = "getComputedStyle(document.querySelector('.result .alti-f20')).backgroundColor"
+    assert page.run(levels) not in ("rgba(0, 0, 0, 0)", page.run(f"({looks})('.result')[0]"))
+    page.send("Emulation.setEmulatedMedia", features=[])
+
+
+WAITING = "!document.querySelector('#waiting').hidden"
+
+
+def test_waiting_shows_progress_and_can_be_cancelled(blank):
+    show(blank, text="A clever film", methods="alti")
+    blank.run("document.querySelector('#text').select()")
+    blank.run("document.querySelector('#methods').open = true")
+    blank.click("#methods [value=occlusion]")
+    blank.run("document.querySelector('#text').select()")
+    blank.type("word " * 400)
+    blank.wait(f"{WAITING} && document.querySelector('#waiting-bar').value > 0", 60)
+    said = text(blank, "#waiting-why")
+    assert re.fullmatch(r"Computing\. \d+ of \d+ parts are done\.", said)
+    blank.click("#cancel")
+    assert text(blank, "#waiting-why") == "Cancelled: this text is not explained."
+    assert not blank.run("document.body.hasAttribute('aria-busy')")
+    assert blank.run("document.body.classList.contains('stale')")
+    blank.run("document.querySelector('#text').select()")
+    blank.type("A dull film")  # the worker is free
+    dull = "document.querySelector('.result').textContent.includes('dull')"
+    blank.wait(f"{READY} && {dull}", 15)
+    assert not blank.run(WAITING)
+
+
+def test_waiting_names_the_place_in_the_queue(page):
+    state = {"state": "waiting", "position": 3}
+    page.run(
+        "window.fetched = window.fetch, window.fetch = (address, options) => "
+        "address.startsWith('/api/queue') "
+        f"? Promise.resolve(new Response(JSON.stringify({json.dumps(state)}))) "
+        ": new Promise((done, fail) => options.signal.addEventListener('abort', () => "
+        "fail(new DOMException('', 'AbortError')))), 0"
+    )
+    page.run("document.querySelector('#text').select()")
+    page.type("A dull film")
+    page.wait(WAITING)
+    assert text(page, "#waiting-why") == "3 requests are before yours."
+    page.click("#cancel")
+    page.run("window.fetch = window.fetched, 0")
+    page.click("#cancel")  # says: Explain it
+    page.wait(f"{READY} && document.querySelector('.result').textContent.includes('dull')")
+    assert not page.run(WAITING)
+
+
+FILE = """import('/picture.js').then(m => m.{}(document.getElementById('{}'))).then(blob =>
+    new Promise(done => {{ const reader = new FileReader();
+        reader.onload = () => done(reader.result); reader.readAsDataURL(blob) }}))"""
+
+
+def file(page, kind, panel):
+    """A picture of a panel as the export menu makes it."""
+    return base64.b64decode(page.run(FILE.format(kind, panel)).partition(",")[2])
+
+
+@pytest.mark.parametrize("panel", ["results", "mixing", "graph"])
+def test_every_panel_leaves_as_image_svg_and_pdf(blank, panel):
+    show(blank, text="It is a good film.", unit="tokens", methods="absence")
+    root = ElementTree.fromstring(file(blank, "vector", panel))
+    width, height = float(root.get("width")), float(root.get("height"))
+    said = " ".join("".join(node.itertext()) for node in root.iter(f"{SVG}text"))
+    for name in (NAME, "[CLS]", "good"):
+        assert name in said, said
+    assert "Made of" not in said  # controls stay behind
+    image = Image.open(io.BytesIO(file(blank, "picture", panel)))
+    assert image.size == (2 * width, 2 * height)
+    assert len(image.convert("RGB").getcolors(1 << 24)) > 50
+    document = file(blank, "pdf", panel)
+    assert document.startswith(b"%PDF-1.4")
+    assert f"/MediaBox [0 0 {0.75 * width:g} {0.75 * height:g}]".encode() in document
+    start = int(document.rpartition(b"startxref\n")[2].split()[0])
+    assert document[start : start + 4] == b"xref"
+    packed = document.partition(b"/FlateDecode")[2].partition(b"stream\n")[2]
+    pixels = zlib.decompressobj().decompress(packed)
+    assert len(pixels) == 3 * math.ceil(3 * width) * math.ceil(3 * height)
+
+
+def test_pictures_keep_names_scales_and_borders_of_sub_words(blank):
+    show(blank, text="It is unbelievably good.", unit="tokens", methods="absence")
+    root = ElementTree.fromstring(file(blank, "vector", "results"))
+    texts = ["".join(node.itertext()) for node in root.iter(f"{SVG}text")]
+    for name in ("positive", NAME, "absence", "[SEP]"):
+        assert name in texts
+    assert any("logits" in each for each in texts)
+    framed = "document.querySelectorAll('.result .alti-text [data-score]').length"
+    outlines = [r for r in root.iter(f"{SVG}rect") if r.get("fill") == "none" and r.get("stroke")]
+    assert len(outlines) >= blank.run(framed)
+    flow = ElementTree.fromstring(file(blank, "vector", "graph"))
+    assert len(list(flow.iter(f"{SVG}path"))) == blank.run(
+        "document.querySelectorAll('#flow path').length"
+    )
+    assert {p.get("stroke") for p in flow.iter(f"{SVG}path")} > {"rgb(31, 98, 180)"}
+
+
+def test_a_picture_holds_what_scrolls(blank):
+    blank.size(390, 800)
+    show(blank, text=TEXT)
+    blank.run("document.querySelector('#flow').scrollLeft = 120")
+    root = ElementTree.fromstring(file(blank, "vector", "graph"))
+    assert float(root.get("width")) > 450
+    assert blank.run("document.querySelector('#flow').scrollLeft") == 120
+    assert not blank.run("document.querySelector('.drawing')")
+
+
+def test_the_menu_saves_a_chosen_panel_and_maps(page, model):
+    page.run(
+        "window.saved = [], HTMLAnchorElement.prototype.click = () => {}, "
+        "URL.createObjectURL = blob => { window.saved.push(blob); return 'blob:' }, 0"
+    )
+    page.click("#keep summary")
+    page.run(CHOOSE.format("graph", "panel"))
+    page.click("[aria-label='Save as SVG']")
+    toast = "document.querySelector('#toast').textContent"
+    page.wait(f"{toast} === 'alti.svg saved.'")
+    kept = page.run("window.saved[0].text()")
+    assert "How it flows through the layers" in kept
+    page.run("document.querySelector('#keep').open = true")
+    page.click("[aria-label='Save as JSON with maps']")
+    page.wait(f"{toast} === 'alti-maps.json saved.'")
+    stored = json.loads(page.run("window.saved[1].text()"))
+    assert stored[0]["layers"] == model.explain(TEXT).to_dict()["layers"]
+    assert not page.run("!!document.querySelector(\"[aria-label='Copy as PDF']\")")

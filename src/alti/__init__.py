@@ -102,6 +102,7 @@ __all__ = [
 
 _MODULES = {  # alti.metrics.jaccard and alti.html.page need no import of their own
     "bench": "experiments.bench",
+    "cards": "views.cards",
     "html": "views.html",
     "latex": "views.latex",
     "metrics": "metrics",

@@ -61,7 +61,8 @@ class Family:
 
     stacks: tuple[Stack, ...]
     pool: str = "first"  # one of POOLS, or "config:FIELD", which holds "cls" or "mean"
-    gated: bool = False  # the MLP multiplies an activated gate with a second projection
+    # the MLP multiplies an activated gate with a second projection; or the config field that tells
+    gated: bool | str = False
     routers: tuple[str, ...] = ()  # modules of a layer that weigh experts or gate them as a whole
     nonlinear: str = ""  # why there is no linear view of it; linear and its kin are refused
     offset_positions: bool = False  # padding_idx + 1 rows of the position table hold no token
@@ -203,7 +204,9 @@ _M2M_100 = Family(
 _T5_SELF = Site("layer.0.SelfAttention.o", then="layer.1.layer_norm")
 _T5_CROSS = Site("layer.1.EncDecAttention.o", then="layer.2.layer_norm", cross=True)
 _T5 = Family(
-    (Stack("encoder.block", (_T5_SELF,)), Stack("decoder.block", (_T5_SELF, _T5_CROSS))), pool="eos"
+    (Stack("encoder.block", (_T5_SELF,)), Stack("decoder.block", (_T5_SELF, _T5_CROSS))),
+    pool="eos",
+    gated="is_gated_act",
 )
 _VIT = Family((_pre_norm("layers", "attention.o_proj", "layernorm_after"),))
 _DINOV2_SITE = Site("attention.o_proj", then="norm2", branch_gain="layer_scale1.lambda1")

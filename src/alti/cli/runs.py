@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +25,7 @@ from alti.cli.shared import (
     comma_separated,
     open_model,
 )
+from alti.cli.translations import bench_alignment, translation_of, translation_sentence
 
 if TYPE_CHECKING:
     from alti import Model
@@ -53,7 +55,8 @@ def bench(
     task: Annotated[
         str,
         typer.Option(
-            help="text, or of language models: answer (from documents), next (word), evidence."
+            help="text; of language models: answer (from documents), next (word), evidence; of "
+            "encoder–decoders: alignment."
         ),
     ] = "text",
     split: Annotated[str | None, typer.Option(help="Of the data.")] = None,
@@ -129,17 +132,25 @@ def bench(
         "distractors": distractors,
         "rival": rival,
     }
-    plan: Plan | Study
+    loading = partial(open_model, model, device, dtype, trust_remote_code)
+    if task == "alignment":
+        _require_none({**of_texts, **of_contexts, "metrics": metrics}, task)
+        return bench_alignment(loading(), methods, common, out, form, as_json)
     if task == "text":
         _require_none(of_contexts, task)
-        plan = _plan(methods, metrics, common | of_texts)
+        plan: Plan | Study = _plan(methods, metrics, common | of_texts)
     else:
         _require_none(of_texts, task)
         plan = _study(task, methods, metrics, common | of_contexts)
-    loaded = open_model(model, device, dtype, trust_remote_code)
-    if not methods:
-        plan = _with_default_methods(plan, loaded)
-    plan, rows = _rows(plan, loaded, out)
+    loaded = loading()
+    plan = plan if methods else _with_default_methods(plan, loaded)
+    return _bench(plan, loaded, out, form, as_json, rival)
+
+
+def _bench(
+    plan: "Plan | Study", model: "Model", out: Path, form: str, as_json: bool, rival: str | None
+) -> None:
+    plan, rows = _rows(plan, model, out)
     _print_bench(plan, rows, form, as_json, rival)
     _note_work(plan, rows, out)
 
@@ -154,6 +165,7 @@ def _require_none(options: dict[str, Any], task: str) -> None:
     """Refuse options that would do nothing."""
     names = {"text": "text-column", "label": "label-column", "rationale": "rationale-column"}
     names |= {"pair": "pair-column", "mask_token": "mask-token", "keep_scores": "keep-scores"}
+    names |= {"target_column": "target-column"}
     for name, value in options.items():
         if value not in (None, False):
             raise UsageError(f"--{names.get(name, name)} says nothing about --task {task}: drop it")
@@ -255,7 +267,12 @@ def _note_work(plan: "Plan | Study", rows: "list[Row]", out: Path) -> None:
 
 
 def train(
-    checkpoint: Annotated[str, typer.Argument(help="What to fine-tune: a hub name or a folder.")],
+    checkpoint: Annotated[
+        str,
+        typer.Argument(
+            help="What to fine-tune: a hub name or a folder; for translation: marian, a new model."
+        ),
+    ],
     out: Annotated[
         Path, typer.Argument(help="The folder for the model; a stopped run resumes from it.")
     ],
@@ -269,15 +286,35 @@ def train(
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
     pair_column: PairColumn = None,
+    target_column: Annotated[
+        str | None, typer.Option(help="The translations of the texts, for --task translation.")
+    ] = None,
     task: Annotated[
-        str, typer.Option(help="text, or mask: the head reads the mask token.")
+        str,
+        typer.Option(help="text; mask: the head reads the mask token; translation: a new model."),
     ] = "text",
     mask_token: MaskToken = None,
     first: Annotated[int | None, typer.Option(help="Use only the first N rows.")] = None,
-    epochs: Annotated[float, typer.Option()] = 3.0,
-    batch: Annotated[int, typer.Option(help="Texts per step.")] = 32,
-    rate: Annotated[float, typer.Option(help="Learning rate.")] = 2e-5,
-    tokens: Annotated[int, typer.Option(help="Longer texts are cut.")] = 128,
+    epochs: Annotated[float | None, typer.Option(help="Default: 3; translation: 6.")] = None,
+    batch: Annotated[
+        int | None, typer.Option(help="Texts per step; default: 32; translation: 64.")
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(help="Learning rate; default: 2e-5; translation: 1e-3.")
+    ] = None,
+    tokens: Annotated[
+        int | None,
+        typer.Option(help="Longer texts are cut, default: 128; translation: left out, 64."),
+    ] = None,
+    layers: Annotated[
+        int | None, typer.Option(help="Of a new translation model, in each stack; default: 3.")
+    ] = None,
+    width: Annotated[
+        int | None, typer.Option(help="Of a new translation model; default: 192.")
+    ] = None,
+    vocabulary: Annotated[
+        int | None, typer.Option(help="Tokens of a new translation model; default: 4000.")
+    ] = None,
     seed: Annotated[int, typer.Option()] = 0,
     saves: Annotated[
         int, typer.Option(help="How often the state is saved, to resume from; 0: never.")
@@ -285,38 +322,52 @@ def train(
     trust_remote_code: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Fine-tune a classifier of texts, or of a masked position in them."""
+    """Fine-tune a classifier of texts, or of a masked position; or train a translation model."""
     from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 
-    from alti.experiments.train import Recipe, train
-
-    recipe = Recipe(
-        checkpoint,
-        data,
-        split=split or None,
-        validation=validation or None,
-        text=text_column,
-        label=label_column,
-        pair=pair_column,
-        task=task,  # type: ignore[arg-type]  # the recipe checks it
-        mask_token=mask_token,
-        first=first,
-        epochs=epochs,
-        batch=batch,
-        rate=rate,
-        tokens=tokens,
-        seed=seed,
-        trust_remote_code=trust_remote_code,
-    )
+    steps = {"epochs": epochs, "batch": batch, "rate": rate, "tokens": tokens, "first": first}
+    steps = {name: value for name, value in steps.items() if value is not None}
+    shape = {"layers": layers, "width": width, "vocabulary": vocabulary}
     disable_progress_bar()
     set_verbosity_error()  # no warning that the head is new: that is the point
+    if task == "translation":
+        unfit = {"label": label_column, "pair": pair_column, "mask_token": mask_token}
+        _require_none(unfit, task)
+        sizes = {name: value for name, value in shape.items() if value is not None}
+        columns = (text_column, target_column)
+        places = {"data": data, "split": split, "validation": validation, "seed": seed}
+        make = translation_of(checkpoint, columns, places, {**steps, **sizes})
+    else:
+        _require_none({**shape, "target_column": target_column}, task)
+        make = _classifier(
+            checkpoint,
+            data,
+            split=split or None,
+            validation=validation or None,
+            text=text_column,
+            label=label_column,
+            pair=pair_column,
+            task=task,
+            mask_token=mask_token,
+            seed=seed,
+            trust_remote_code=trust_remote_code,
+            **steps,
+        )
     with resumable(out, saved=saves > 0), no_input(), bar("steps") as update:
-        card = train(recipe, out, saves=saves, watch=update)
+        card = make(out, saves=saves, watch=update)
     say(json.dumps(card) if as_json else plain(f"{out}: {_sentence(card)}"))
+
+
+def _classifier(checkpoint: str, data: str, **settings: Any) -> Any:
+    from alti.experiments.train import Recipe, train
+
+    return partial(train, Recipe(checkpoint, data, **settings))
 
 
 def _sentence(card: dict[str, Any]) -> str:
     """What was trained, in one line."""
+    if card.get("task") == "translation":
+        return translation_sentence(card)
     accuracy = ""
     if card["accuracy"] is not None:
         accuracy = f", accuracy {card['accuracy']:.3f} on {card['validation_texts']}"

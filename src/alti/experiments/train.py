@@ -141,7 +141,7 @@ def train(
     """
     find(recipe.checkpoint)
     recipe = _fitting(recipe)
-    folder = _folder(out)
+    folder = folder_for(out)
     if saves < 0:
         raise UsageError(f"saves = {saves} is not a number of times: give 0 (never) or more")
     run = _run(recipe)
@@ -149,14 +149,14 @@ def train(
         return card
     tokenizer = _tokenizer(recipe)
     data = _data(recipe)
-    _seed(recipe.seed)
+    seed_all(recipe.seed)
     model = _model(recipe, data.labels)
     sets = _sets(recipe, data, tokenizer)
     trainer = _trainer(recipe, model, tokenizer, sets, _arguments(recipe, folder, sets, saves))
     if watch:
         trainer.add_callback(Watcher(watch))
     trainer.add_callback(Keeper(run))
-    with _writing(folder):
+    with writing(folder):
         state = last_state(folder / STEPS, run)
         fit(trainer, None if state is None else str(state))
     card = _card(run, data, sets, trainer)
@@ -175,7 +175,7 @@ def _fitting(recipe: Recipe) -> Recipe:
     return replace(recipe, split=None, validation=None)
 
 
-def _folder(out: str | Path) -> Path:
+def folder_for(out: str | Path) -> Path:
     try:
         Path(out).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -235,7 +235,7 @@ def _labels(rows: list[Example]) -> set[Label]:
     return {row.label for row in rows if row.label is not None}
 
 
-def _seed(seed: int) -> None:
+def seed_all(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed)
     torch.manual_seed(seed)
@@ -346,7 +346,7 @@ def _card(run: Run, data: _Data, sets: _Sets, trainer: RepeatableTrainer) -> dic
 
 def _finish(trainer: Any, tokenizer: Any, folder: Path, card: dict[str, Any]) -> None:
     """Save the model, then its card; only then delete the states that a run could resume from."""
-    with _writing(folder):
+    with writing(folder):
         trainer.save_model(str(folder))
         tokenizer.save_pretrained(folder)
         write_whole(folder / CARD, (json.dumps(card, indent=2) + "\n").encode())
@@ -354,7 +354,7 @@ def _finish(trainer: Any, tokenizer: Any, folder: Path, card: dict[str, Any]) ->
 
 
 @contextmanager
-def _writing(folder: Path) -> Iterator[None]:
+def writing(folder: Path) -> Iterator[None]:
     """A full disk is one error, whichever library notices it."""
     try:
         yield

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
-from alti.methods.logits import Of, require_finite, target_logits, values_of
+from alti.methods.ablation_both import of_both
+from alti.methods.logits import Of, require_finite, target_logits, values_at
 from alti.methods.progress import report
 from alti.methods.types import Inputs, Target
 from alti.read.modules import call, evaluating, network
@@ -35,9 +36,11 @@ def values_without(
     texts go together, and the start that those of a batch share is read once (causal models).
     """
     if not len(removed):
-        return torch.zeros(0, _count(target), device=removed.device)
+        return torch.zeros(0, target.count, device=removed.device)
     distinct, places = torch.unique(removed, dim=0, return_inverse=True)
     inner = network(model)
+    if inputs.split is not None:
+        return of_both(inner, inputs, target, row, distinct, of)[places]
     with torch.no_grad(), evaluating(model):
         texts = _shortened(inner, inputs, target, row, distinct)
         layers = _layers(inner, texts)
@@ -46,7 +49,7 @@ def values_without(
         for batch in _batches(texts, _at_once(inner, inputs, target)):
             logits = _logits(inner, texts, torch.tensor(batch, device=removed.device), layers)
             require_finite(logits)
-            found.append(_values(inner, logits, target, row, of))
+            found.append(values_at(inner, logits, target, row, of))
             order += batch
             report(len(order), len(distinct))
         values = torch.cat(found)[torch.tensor(order, device=removed.device).argsort()]
@@ -67,11 +70,11 @@ def values_one_by_one(
             left = {name: tensor[row : row + 1, kept] for name, tensor in inputs.tensors.items()}
             output = call(inner, left if bool(kept.any()) else emptied(inputs, row))
             if target.position is None:
-                values.append(_values(inner, target_logits(output, target), target, row, of))
+                values.append(values_at(inner, target_logits(output, target), target, row, of))
                 continue
             place = kept.cumsum(0)[target.position[row]][None] - 1  # [1, K]
             logits = target_logits(output, Target(position=place.clamp_min(0)))
-            value = _values(inner, logits, target, row, of)
+            value = values_at(inner, logits, target, row, of)
             if inputs.causal:
                 value = value.where(place >= 0, _of_nothing(inner, inputs, target, row, of))
             values.append(value)
@@ -89,21 +92,9 @@ def emptied(inputs: Inputs, row: int) -> dict[str, Tensor]:
 
 def _of_nothing(inner: PreTrainedModel, inputs: Inputs, target: Target, row: int, of: Of) -> Tensor:
     """What is explained where a causal model has read nothing yet: [1, K]."""
-    position = torch.zeros(1, _count(target), dtype=torch.long, device=inputs.mask.device)
+    position = torch.zeros(1, target.count, dtype=torch.long, device=inputs.mask.device)
     logits = target_logits(call(inner, emptied(inputs, row)), Target(position=position))
-    return _values(inner, logits, target, row, of)
-
-
-def _count(target: Target) -> int:
-    """How many predictions there are: K."""
-    given = target.index if target.position is None else target.position
-    return 1 if given is None else given.shape[1]
-
-
-def _values(inner: PreTrainedModel, logits: Tensor, target: Target, row: int, of: Of) -> Tensor:
-    """What is explained of logits [n, K, C]: [n, K]."""
-    own = target.changed(lambda tensor: tensor[row].expand(len(logits), -1))
-    return own.of(values_of(logits, inner.config, of), own.chosen(logits))
+    return values_at(inner, logits, target, row, of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +165,7 @@ def _at_once(inner: PreTrainedModel, inputs: Inputs, target: Target) -> int:
     """How many texts a batch may have; some models without padding take one."""
     if inner.config.pad_token_id is None and not inputs.causal:
         return 1
-    return max(1, min(AT_ONCE, READ // _count(target)))
+    return max(1, min(AT_ONCE, READ // target.count))
 
 
 def _batches(texts: _Texts, at_once: int) -> Iterator[list[int]]:

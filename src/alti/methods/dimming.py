@@ -15,6 +15,7 @@ from alti._errors import AltiWarning, UsageError
 from alti.methods.logits import Of, explained, require_finite, target_logits
 from alti.methods.proofs import ENOUGH, prove_once
 from alti.methods.registry import method
+from alti.methods.stacks import places_of
 from alti.methods.types import Inputs, Scores, Target
 from alti.read.attention_bias import biased_by_layer, with_bias
 from alti.read.exactness import require_same, untouched
@@ -55,7 +56,8 @@ class Blind(AltiWarning):
 def _warn_of_blindness(inputs: Inputs, target: Target) -> None:
     if inputs.groups is None or target.position is None:
         return
-    if bool((inputs.groups.gather(1, target.position) >= 0).any()):
+    read = target.position + (inputs.split or 0)
+    if bool((inputs.groups.gather(1, read) >= 0).any()):
         warnings.warn(
             "dimming does not see what a group does to a prediction that is read inside of it: "
             "look at absence or leave_one_out too",
@@ -121,7 +123,11 @@ def dimmed(model: nn.Module, inputs: Inputs, levels: Tensor) -> Any:
 
     A source is seen by its own tokens as ever.
     """
-    return with_bias(model, inputs.tensors, _bias(inputs.sources, levels.log()))
+    bias = _bias(inputs.sources, levels.log())
+    if inputs.split is None:
+        return with_bias(model, inputs.tensors, bias)
+    places = places_of(model, inputs)
+    return with_bias(model, inputs.tensors, [bias[:, :, row, column] for row, column in places])
 
 
 def _bias(sources: Tensor, logs: Tensor) -> Tensor:

@@ -8,7 +8,9 @@ from torch import Tensor, nn
 
 from alti._errors import LoadError, UsageError
 from alti.methods.logits import Of, explained, kind_of, probabilities, target_logits
+from alti.methods.progress import at_once, report
 from alti.methods.registry import method
+from alti.methods.stacks import parts_of
 from alti.methods.types import Inputs, Scores, Target
 from alti.read.events import Point, entering
 from alti.read.modules import evaluating, network
@@ -116,6 +118,7 @@ class _Path:
         self.of = of
         self.steps = steps
         self.larger = MAGNIFIED if vectors.dtype.itemsize < 4 else 1.0
+        self.done = 0  # texts on the way
 
     def integrated(self, target: Target) -> tuple[Tensor, Tensor]:
         """Scores [B, T, D] of a target, and by how much they miss its change [B]."""
@@ -126,6 +129,7 @@ class _Path:
                 "integrated_gradients needs captum, which is not installed: pip install captum"
             ) from error
         single = network(self.model).config.pad_token_id is None  # some classifiers take one text
+        together = 1 if single else at_once(self.inputs.mask, AT_ONCE)
         given = target.tensors()
         nothing: dict[str, Any] = dict.fromkeys(given)
         self.target = replace(target, **nothing)
@@ -136,7 +140,7 @@ class _Path:
                 self.start,
                 additional_forward_args=(*given.values(), *self.inputs.tensors.values()),
                 n_steps=self.steps,
-                internal_batch_size=max(1 if single else AT_ONCE, len(self.vectors)),
+                internal_batch_size=max(together, len(self.vectors)),
                 return_convergence_delta=True,
             )
         return scores.detach() / self.larger, gap.detach() / self.larger
@@ -145,9 +149,13 @@ class _Path:
         """What is explained [n] where the text enters as these vectors [n, T, D]."""
         named = dict(zip([*self.names, *self.inputs.tensors], tensors, strict=True))
         chosen: dict[str, Any] = {name: named.pop(name) for name in self.names}
-        with evaluating(self.model), entering(self.model, self.at, lambda _: given):
+        parts = iter(parts_of(self.inputs, given))
+        with evaluating(self.model), entering(self.model, self.at, lambda _: next(parts)):
             output = network(self.model)(**named, return_dict=True)
         target = replace(self.target, **chosen)
+        total = self.steps * len(self.vectors)
+        self.done = min(self.done + len(given), total)
+        report(self.done, total)
         return (
             self.larger
             * target.joined(explained(output, target, network(self.model).config, self.of))[:, 0]
@@ -178,10 +186,11 @@ def _slopes(
         magnified = (larger * target.joined(values)).unbind(1)
     last = len(magnified) - 1
     slopes = [
-        torch.autograd.grad(value.sum(), leaves, retain_graph=k < last)[0]
+        torch.cat(torch.autograd.grad(value.sum(), leaves, retain_graph=k < last), 1)
         for k, value in enumerate(magnified)
     ]
-    return leaves[0].detach(), torch.stack(slopes, 1) / larger[..., None, None], output
+    vectors = torch.cat([leaf.detach() for leaf in leaves], 1)
+    return vectors, torch.stack(slopes, 1) / larger[..., None, None], output
 
 
 def _larger(model: nn.Module, output: Any, target: Target) -> Tensor:
@@ -211,14 +220,20 @@ def _start(
         raise UsageError(
             "baseline = 'mask', but this tokenizer has no mask token: use baseline='zero' or 'pad'"
         )
+    if inputs.split is not None and "input_ids" not in inputs.tensors:
+        raise UsageError(
+            f"baseline = {baseline!r} is a token, and frames of a sound are none: use "
+            "baseline='zero'"
+        )
     with torch.no_grad():
         filling = network(model).get_input_embeddings()(
             inputs.special.new_full((1,), fill, dtype=torch.long)
         )[0]
     found: list[Tensor] = []
+    kept = iter(parts_of(inputs, inputs.special))
 
     def swap(x: Tensor) -> Tensor:  # not the ids: some models read positions off them
-        return torch.where(inputs.special[..., None], x, filling.to(x))
+        return torch.where(next(kept)[..., None], x, filling.to(x))
 
     def keep(x: Tensor) -> Tensor:
         found.append(x.detach())
@@ -231,4 +246,4 @@ def _start(
         entering(model, at, keep),
     ):
         network(model)(**inputs.tensors)
-    return found[0]
+    return torch.cat(found, 1)

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from alti._errors import UnsupportedModelError
+from alti.methods.stacks import places_of
 from alti.methods.types import Inputs, Scores, Target
+from alti.mix.joint import joint
 from alti.read.attention_call import spans
 from alti.read.block import Block
 from alti.read.long import is_long
@@ -35,7 +37,8 @@ def layerwise(
     if is_long(model, inputs.tensors):
         drawing = Drawing(draw, rescale=rescale, last_only=last_only)
         return _by_rows(model, inputs, target, drawing, layers=layers, through=through)
-    lean = not layers and target.position is not None  # of the last block only those rows are drawn
+    # of the last block only the rows that are read are drawn
+    lean = not layers and target.position is not None and inputs.split is None
     maps, last, output = maps_of(model, inputs, draw, through=through, hold_last=lean)
     if last is not None and target.position is not None:
         rows = draw(last.rows(target.position)).to(inputs.mask.device)  # [B, K, T]
@@ -139,22 +142,29 @@ def maps_of(
     through: Through = None,
     hold_last: bool = False,
 ) -> tuple[list[Tensor], Block | None, Any]:
-    """A map of every block and the model's output; with `hold_last`, the last block itself."""
+    """A map of every block and the model's output; with `hold_last`, the last block itself.
+
+    Those of an encoder–decoder are maps of all tokens, its own and the encoder's (ALTI+).
+    """
     maps: list[Tensor] = []
     held: list[Block] = []
-    device = inputs.mask.device  # layers may be on several
+    places = iter(places_of(model, inputs))
+
+    def keep(block: Block) -> None:
+        drawn = draw(block).to(inputs.mask.device)  # layers may be on several
+        maps.append(drawn if inputs.split is None else joint(drawn, next(places), inputs.mask))
 
     def visit(block: Block) -> None:
-        if block.cross:
+        if block.cross and inputs.split is None:
             raise UnsupportedModelError(
                 "this method multiplies maps of self-attention, and met cross-attention"
             )
         if held:
-            maps.append(draw(held.pop()).to(device))
+            keep(held.pop())
         if hold_last:
             held.append(block)
         else:
-            maps.append(draw(block).to(device))
+            keep(block)
 
     output = walk(model, inputs.tensors, visit, through=through)
     return maps, held[0] if held else None, output

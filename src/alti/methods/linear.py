@@ -1,6 +1,6 @@
 """Signed, class-specific attributions from the linear view of a model."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch
@@ -10,12 +10,15 @@ from alti.methods.layerwise import Draw, Drawing, maps_of
 from alti.methods.logits import contrast, require_finite, target_logits
 from alti.methods.proofs import prove_complete
 from alti.methods.registry import method
+from alti.methods.stacks import places_of
 from alti.methods.types import Inputs, Scores, Target
 from alti.mix.contributions import contributions
+from alti.mix.joint import Place
 from alti.read.block import Block
-from alti.read.linear_view import Messages, View, gap, require_complete
+from alti.read.linear_view import View, gap, require_complete
 from alti.read.long import is_long
 from alti.read.long_view import LongView, viewing
+from alti.read.messages import Messages
 from alti.read.modules import network
 from alti.read.walk import walk
 
@@ -36,11 +39,12 @@ def linear(model: nn.Module, inputs: Inputs, target: Target, *, of: Of = "logit"
         values = _contrast(model, view, target, of)  # [B, K]
         least = _least(view, target, of)
         scores = []
-        for value, (slope, slopes) in zip(values.unbind(1), view.effects(values), strict=True):
+        for value, (slopes, others) in zip(values.unbind(1), view.effects(values), strict=True):
             if view.biases is not None:
-                pairs = zip([slope, *slopes], [view.start, *view.biases], strict=True)
+                vectors = [*view.starts, *view.others]
+                pairs = zip([*slopes, *others], vectors, strict=True)
                 require_complete(gap(value.sum(), pairs, least), model)
-            scores.append(_products(slope, view))
+            scores.append(_products(slopes, view))
     tokens = torch.stack(scores, 1)
     remainder = values.detach().to(tokens) - tokens.sum(-1)  # padding has no effect
     tokens = tokens.where(inputs.mask[:, None], 0)
@@ -101,10 +105,10 @@ def views(
     asked = inputs.asking(target)
     with viewing(model, asked, value=value, response=response) as view:
         values = _contrast(model, view, target, of)
-        sent = _Sent(inputs, values, sending)
+        sent = _Sent(inputs, values, sending, places_of(model, inputs))
         own = [
-            _by_source(_products(slope, view), inputs)
-            for slope, _ in view.effects(values, sent.receive)
+            _by_source(_products(slopes, view), inputs)
+            for slopes, _ in view.effects(values, sent.receive)
         ]
     return torch.stack(own, 1), sent.total, view.output
 
@@ -115,22 +119,26 @@ class _Sent:
     Of a group, those to its own tokens are left out: they leave with it.
     """
 
-    def __init__(self, inputs: Inputs, values: Tensor, sending: Sending) -> None:
+    def __init__(
+        self, inputs: Inputs, values: Tensor, sending: Sending, places: list[Place]
+    ) -> None:
         dtype = torch.promote_types(values.dtype, torch.float32)
         self.members = None if inputs.groups is None else inputs.members.to(dtype)
         self.sending = sending
+        self.places = places
         self.total = values.new_zeros(*values.shape, inputs.source_count, dtype=dtype)
 
     def receive(self, layer: int, k: int, sent: Messages, slope: Tensor, rows: slice) -> None:
         """Add the messages to some rows, at one site."""
-        members = self.members
-        sources = sent.value.shape[2]  # the first ones
-        if members is not None:
-            lost = _of_site(sent, slope, members[:, :sources], self.sending)
-            lost = lost.masked_fill(members[:, rows].bool(), 0)
-        else:
-            lost = _of_site(sent, slope, None, self.sending)
-        self.total[:, k, : lost.shape[-1]] += lost.sum(1).to(self.total.device)  # of [B, n, S]
+        place = self.places[layer]
+        first = slice(0, sent.value.shape[2])  # the sources that these rows see
+        if self.members is None:
+            lost = _of_site(sent, slope, None, self.sending)  # [B, n, S']
+            self.total[:, k, place.columns][:, first] += lost.sum(1).to(self.total.device)
+            return
+        lost = _of_site(sent, slope, self.members[:, place.columns][:, first], self.sending)
+        inside = self.members[:, place.rows][:, rows].bool()
+        self.total[:, k] += lost.masked_fill(inside, 0).sum(1).to(self.total.device)
 
 
 def _of_site(sent: Messages, slope: Tensor, members: Tensor | None, sending: Sending) -> Tensor:
@@ -167,13 +175,14 @@ def alti_logit(
     back = _back_through(model, inputs, target, lambda block: contributions(block, kernel=kernel))
     with viewing(model, inputs.asking(target)) as view:
         values = _contrast(model, view, target, of)
+        places = places_of(model, inputs)
         sent: dict[int, Tensor] = {}  # by each source at one layer, to all targets: [B, K, T]
 
         def receive(layer: int, k: int, messages: Messages, slope: Tensor, rows: slice) -> None:
             worth = messages.effects(slope).sum(1)  # [B, S']
             if layer not in sent:
                 sent[layer] = worth.new_zeros(*values.shape, inputs.mask.shape[1])
-            sent[layer][:, k, : worth.shape[-1]] += worth
+            sent[layer][:, k, places[layer].columns][:, : worth.shape[-1]] += worth
 
         for _ in view.effects(values, receive):
             pass
@@ -217,7 +226,8 @@ def _least(view: View | LongView, target: Target, of: Of) -> float:
     return float(target_logits(view.output, target).detach().abs().amax())
 
 
-def _products(slope: Tensor, view: View | LongView) -> Tensor:
-    """Gradient · vector of every token, in float32 at least: [B, T]."""
-    dtype = torch.promote_types(slope.dtype, torch.float32)
-    return (slope.to(dtype) * view.start.detach().to(dtype)).sum(-1)
+def _products(slopes: Sequence[Tensor], view: View | LongView) -> Tensor:
+    """Gradient · vector of every token of all stacks, in float32 at least: [B, T]."""
+    dtype = torch.promote_types(slopes[0].dtype, torch.float32)
+    pairs = zip(slopes, view.starts, strict=True)
+    return torch.cat([(slope.to(dtype) * x.detach().to(dtype)).sum(-1) for slope, x in pairs], 1)

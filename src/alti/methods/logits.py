@@ -5,7 +5,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 from torch.nn import functional
-from transformers import PreTrainedConfig
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from alti._errors import AltiError, UnsupportedModelError
 from alti.methods.types import Target
@@ -92,6 +92,12 @@ def values_of(logits: Tensor, config: PreTrainedConfig, of: Of) -> Tensor:
     if of == "probability":
         return probabilities(logits, config)
     return logits.log_softmax(-1) if kind == "softmax" else functional.logsigmoid(logits)
+
+
+def values_at(inner: PreTrainedModel, logits: Tensor, target: Target, row: int, of: Of) -> Tensor:
+    """What is explained of logits [n, K, C] about one text of a batch: [n, K]."""
+    own = target.changed(lambda tensor: tensor[row].expand(len(logits), -1))
+    return own.of(values_of(logits, inner.config, of), own.chosen(logits))
 
 
 def explained(output: Any, target: Target, config: PreTrainedConfig, of: Of) -> Tensor:

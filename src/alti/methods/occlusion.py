@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from alti._errors import UsageError
+from alti.methods.ablation_both import without_each
 from alti.methods.logits import Of, explained, target_logits
-from alti.methods.progress import report
+from alti.methods.progress import at_once, report
 from alti.methods.registry import method
 from alti.methods.types import Inputs, Scores, Target
 from alti.read.modules import evaluating, network
@@ -32,6 +33,8 @@ def occlusion(
         raise UsageError(
             "removal = 'mask', but this tokenizer has no mask token: use removal='delete'"
         )
+    if inputs.split is not None:
+        return without_each(model, inputs, target, removal, of)
     inner = network(model)
     with torch.no_grad(), evaluating(model):
         output = inner(**inputs.tensors, return_dict=True)
@@ -41,7 +44,8 @@ def occlusion(
         scores = whole.new_zeros(*whole.shape, inputs.mask.shape[1])
         reads = None if output.logits.dim() == 2 else target.position  # a classifier finds its own
         single = inner.config.pad_token_id is None  # then some classifiers take one text at a time
-        questions = list(_questions(inputs, reads, 1 if single else AT_ONCE))
+        together = 1 if single else at_once(inputs.mask, AT_ONCE)
+        questions = list(_questions(inputs, reads, together))
         total = sum(len(places) for _, places in questions)
         done = 0
         for row, places in questions:
@@ -76,12 +80,13 @@ def random(model: nn.Module, inputs: Inputs, target: Target, *, seed: int = 0) -
     count = 1 if target.position is None else target.position.shape[1]
     texts, tokens = inputs.mask.shape
     scores = torch.zeros(texts, count, tokens)
-    ids = inputs.tensors["input_ids"].tolist()
+    ids = inputs.ids.tolist()
     for row, (own, mask) in enumerate(zip(ids, inputs.mask.tolist(), strict=True)):
         real = [token for token, inside in zip(own, mask, strict=True) if inside]
         draw = randomness.Random(f"{seed} {real}")
+        columns = torch.tensor(mask).nonzero()[:, 0]
         for k in range(count):
-            scores[row, k, : len(real)] = torch.tensor([draw.random() for _ in real])
+            scores[row, k, columns] = torch.tensor([draw.random() for _ in real])
     return Scores(scores.to(inputs.mask.device))
 
 

@@ -112,11 +112,14 @@ def first_text(
     tensors: Mapping[str, Tensor], mask: Tensor, tokens: int | None = None
 ) -> dict[str, Tensor]:
     """A batch's first text alone, without padding: all of it, or its first tokens."""
-    real = mask[0].nonzero()[:tokens, 0]
-    return {
-        name: tensor[:1, real] if tensor.shape == mask.shape else tensor[:1]
-        for name, tensor in tensors.items()
-    }
+    first: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        stack = "decoder_" if name.startswith("decoder_") else ""
+        own = tensors.get(f"{stack}attention_mask", mask)
+        own = own if own.shape == tensor.shape else mask
+        real = own[0].nonzero()[:tokens, 0]
+        first[name] = tensor[:1, real] if tensor.shape == own.shape else tensor[:1]
+    return first
 
 
 def check_example(base: nn.Module, tensors: dict[str, Tensor]) -> list[float]:
@@ -151,7 +154,8 @@ def check_positions(model: nn.Module, inputs: Inputs, target: Target, why: str) 
         if which is not None and target.index is not None:  # its classes are positions
             logits = logits[..., target.index[0, :1].clone()]
         draw = torch.randn(logits.shape, generator=torch.Generator().manual_seed(0)).to(logits)
-        (slope,) = torch.autograd.grad((logits * draw).sum(), output.hidden_states[-1])
+        states = getattr(output, "decoder_hidden_states", None) or output.hidden_states
+        (slope,) = torch.autograd.grad((logits * draw).sum(), states[-1])
     read = slope[0].abs().amax(-1).nonzero().flatten().tolist()
     expected = list(range(slope.shape[1])) if position is None else [int(position[0, 0])]
     if read and read != expected:

@@ -164,7 +164,7 @@ def _parts(inputs: Inputs, target: Target, *, together: bool = False) -> Iterato
     assert target.index is not None
     count = target.index.shape[1]
     for row in range(len(inputs.mask)):
-        if together or inputs.causal or target.position is None:
+        if together or inputs.ordered or target.position is None:
             yield _part(inputs, target, row, slice(0, count))
             continue
         for k, one in enumerate(target.one_by_one(target.index)):
@@ -195,8 +195,8 @@ def _free(inputs: Inputs, target: Target, row: int) -> Tensor:
         return free
     position = target.position[row, :, None]  # [K, 1]
     every = torch.arange(free.shape[1], device=free.device)
-    if inputs.causal:
-        return free & (every <= position)
+    if inputs.ordered:
+        return free & (every <= position + (inputs.split or 0))
     return free & ((every != position) | (position == inputs.mask[row].sum() - 1))
 
 
@@ -208,7 +208,7 @@ def _added(x: Tensor, sources: Tensor, count: int) -> Tensor:
 
 def _splittable(inputs: Inputs, target: Target) -> Target:
     """The target, a total only where the predictions can be explained from the same texts."""
-    return replace(target, total=target.total and inputs.causal)
+    return replace(target, total=target.total and inputs.ordered)
 
 
 def _asked(output: Any, inputs: Inputs, target: Target) -> Target:

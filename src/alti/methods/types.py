@@ -19,11 +19,34 @@ class Inputs:
     pad_id: int = 0
     causal: bool = False  # no token sees what comes behind it
     groups: Tensor | None = None  # [B, T]  the group of each token, -1: none; None: no groups
+    split: int | None = None  # columns of an encoder, the decoder's follow; None: one stack alone
 
     @property
     def mask(self) -> Tensor:
         """True at real tokens: [B, T]."""
-        return self.tensors["attention_mask"].bool()
+        if self.split is None:
+            return self.tensors["attention_mask"].bool()
+        decoder = self.tensors["decoder_attention_mask"].bool()
+        encoder = self.tensors.get("attention_mask")
+        if encoder is None:  # sounds have none
+            encoder = decoder.new_ones(len(decoder), self.split)
+        return torch.cat([encoder.bool(), decoder], 1)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether a prediction sees nothing behind the position that it is read from."""
+        return self.causal or self.split is not None
+
+    @property
+    def ids(self) -> Tensor:
+        """The token ids of the whole text [B, T]; frames of a sound have none and are 0."""
+        if self.split is None:
+            return self.tensors["input_ids"]
+        decoder = self.tensors["decoder_input_ids"]
+        encoder = self.tensors.get("input_ids")
+        if encoder is None:
+            encoder = decoder.new_zeros(len(decoder), self.split)
+        return torch.cat([encoder, decoder], 1)
 
     def cloned(self) -> "Inputs":
         """The same outside torch.inference_mode, whose tensors no gradient can be taken with."""
@@ -81,12 +104,19 @@ class Target:
     """What is explained: K outputs of each text, and the position that each is read from."""
 
     index: Tensor | None = None  # [B, K]  class or vocabulary id; None: the predicted ones
-    position: Tensor | None = None  # [B, K]  None: the mean of all real positions, and K = 1
+    # [B, K]  None: the mean of all real positions, and K = 1; of an encoder–decoder, the decoder's
+    position: Tensor | None = None
     against: Tensor | None = None  # [B, K]  the output to explain it against; None: all others
     which: Tensor | None = None  # [B, K]  the row of logits, for a head with one for start and end
     real: Tensor | None = None  # [B, K]  False where a text has fewer than K; None: all are real
     kept: Tensor | None = None  # [n]  the only positions whose logits are asked for; None: all
     total: bool = False  # the predictions of a text are explained together, as one
+
+    @property
+    def count(self) -> int:
+        """How many predictions there are: K."""
+        given = self.index if self.position is None else self.position
+        return 1 if given is None else given.shape[1]
 
     def tensors(self) -> dict[str, Tensor]:
         """Those that are given."""
@@ -145,7 +175,7 @@ class Target:
         if self.position is None:
             return mask / mask.sum(-1, keepdim=True)
         rows = mask.new_zeros(*self.position.shape, mask.shape[-1])
-        return rows.scatter_(-1, self.position[..., None], 1)
+        return rows.scatter_(-1, self.position[..., None] + (inputs.split or 0), 1)
 
 
 def _column(tensor: Tensor, *, k: int) -> Tensor:

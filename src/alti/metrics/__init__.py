@@ -3,6 +3,7 @@
 import pkgutil
 from importlib import import_module
 
+from alti.metrics.alignment import alignment_error_rate, count_links, link_precision, link_recall
 from alti.metrics.anisotropy import anisotropy, cosine
 from alti.metrics.context import evidence, lds, recall_at_k, top_k_drop, top_share_lost
 from alti.metrics.faithfulness import (
@@ -40,6 +41,7 @@ __all__ = [
     "Plausibility",
     "Predict",
     "agreement",
+    "alignment_error_rate",
     "anisotropy",
     "answer",
     "aopc",
@@ -47,9 +49,12 @@ __all__ = [
     "average_precision",
     "comprehensiveness",
     "cosine",
+    "count_links",
     "evidence",
     "jaccard",
     "lds",
+    "link_precision",
+    "link_recall",
     "mean_curve",
     "metric",
     "normalized_aopc",

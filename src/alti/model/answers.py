@@ -53,7 +53,7 @@ def answered(encoder: Encoder, prompt: Encoded, answer: Answer) -> Encoded:
 
 def prompt_of(encoded: Encoded) -> Encoded:
     """A prompt without its answer."""
-    return replace(_first(encoded, encoded.answer), text_pair=None, answer=None)
+    return replace(_first(encoded, encoded.prompt), text_pair=None, answer=None, decoder=None)
 
 
 def without_end(prompt: Encoded) -> Encoded:
@@ -144,7 +144,7 @@ def _of_encoding(given: Mapping[str, Any], name: str) -> tuple[list[int], list[i
 
 def generated(model: nn.Module, encoder: Encoder, prompt: Encoded, asked: Any) -> list[int]:
     """What a model writes behind a prompt, without the end token."""
-    options = _options(asked)
+    options = generation_of(asked)
     seed = options.pop("seed", None)
     prompt = without_end(prompt)
     inputs = encoder.collate([prompt]).tensors
@@ -189,7 +189,8 @@ def _require_room(encoder: Encoder, prompt: int, options: dict[str, Any], config
         )
 
 
-def _options(asked: Any) -> dict[str, Any]:
+def generation_of(asked: Any) -> dict[str, Any]:
+    """What is given to transformers' generate, with our defaults."""
     if isinstance(asked, int) and not isinstance(asked, bool):
         if asked < 1:
             raise UsageError(f"generate = {asked} is not a number of tokens: give 1 or more")

@@ -87,7 +87,7 @@ class Assembly:
         encoded = tasks[0].encoded
         method = named(request.method)
         by_groups = request.groups is not None and method.takes_groups
-        length = len(tasks[0].groups) if by_groups else encoded.answer or 0
+        length = len(tasks[0].groups) if by_groups else encoded.prompt or 0
         tokens = scores.tokens[:, :, :length]
         difference = tokens[:1] - tokens[1:]
         if scores.vectors is not None:
@@ -158,7 +158,7 @@ def target_of(tasks: list[Task], device: torch.device, *, total: bool) -> Target
     real = [[k < task.count for k in range(count)] for task in tasks]
     return Target(
         index=rows(lambda task, k: chosen(task.index, k)),
-        position=rows(lambda task, k: None if task.positions is None else task.positions[k]),
+        position=rows(_place),
         against=rows(lambda task, k: chosen(task.against, k)),
         which=rows(lambda task, k: chosen(task.which, k)),
         real=None if all(map(all, real)) else torch.tensor(real, device=device),
@@ -166,13 +166,40 @@ def target_of(tasks: list[Task], device: torch.device, *, total: bool) -> Target
     )
 
 
-def groups_of(tasks: list[Task], special: Tensor) -> Tensor:
-    """The group of each token of a batch, -1 where it is in none: [B, T], as `special`."""
-    groups = torch.full(special.shape, -1)
+def _place(task: Task, k: int) -> int | None:
+    """The position that a prediction is read from; in an encoder–decoder, the decoder's own."""
+    if task.positions is None:
+        return None
+    return task.positions[k] - (task.encoded.decoder or 0)
+
+
+def groups_of(tasks: list[Task], mask: Tensor) -> Tensor:
+    """The group of each token of a batch, -1 where it is in none: [B, T], as `mask`."""
+    groups = torch.full(mask.shape, -1)
     for row, task in enumerate(tasks):
+        columns = mask[row].nonzero()[:, 0].cpu()
         for number, tokens in enumerate(task.groups):
-            groups[row, list(tokens)] = number
-    return groups.to(special.device)
+            groups[row, columns[list(tokens)]] = number
+    return groups.to(mask.device)
+
+
+def compacted(scores: Scores, mask: Tensor) -> Scores:
+    """Scores whose columns are a text's own tokens, then padding, for `mask` [B, T].
+
+    An encoder–decoder has padding between what its two stacks read.
+    """
+    if bool(mask.all()):
+        return scores
+    order = (~mask).byte().argsort(dim=1, stable=True)  # [B, T]
+    columns = order[:, None]  # of [B, K, T]
+    vectors, layers = scores.vectors, scores.layers
+    if vectors is not None:
+        vectors = vectors.gather(2, columns[..., None].expand_as(vectors))
+    if layers is not None:
+        rows = layers.gather(2, order[None, :, :, None].expand_as(layers))
+        layers = rows.gather(3, columns[None].expand_as(rows))
+    tokens = scores.tokens.gather(2, columns.expand_as(scores.tokens))
+    return replace(scores, tokens=tokens, layers=layers, vectors=vectors)
 
 
 def _columns(task: Task, request: Request, scores: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -186,7 +213,9 @@ def _columns(task: Task, request: Request, scores: Tensor) -> tuple[Tensor, Tens
 
 def _of_prompt(source: Source | None) -> Source | None:
     """The groups of a prompt without its answer."""
-    return None if source is None else replace(source, texts=source.texts[:1], answer=None)
+    if source is None:
+        return None
+    return replace(source, texts=source.texts[:1], answer=None, decoder=None)
 
 
 def chosen(outputs: tuple[int, ...], k: int) -> int | None:
@@ -215,6 +244,7 @@ def source_of(encoded: Encoded) -> Source:
         parts=encoded.parts,
         answer=encoded.answer,
         unknown=_unknown(encoded),
+        decoder=encoded.decoder,
     )
 
 

@@ -14,6 +14,7 @@ from alti._errors import UsageError
 from alti.methods import METHODS
 from alti.mix.contributions import rollout
 from alti.model import stored
+from alti.model.alignment import NEAR, Alignment, align
 from alti.model.entities import entities_of
 from alti.model.source import By, Source
 
@@ -52,8 +53,8 @@ class _Views:
         return page
 
     def _repr_html_(self) -> str:
-        html = import_module("alti.views.html")
-        return f"<style>{html.STYLE}</style>{html.fragment(self)}"
+        card: str = import_module("alti.views.cards").card(self)
+        return str(card)
 
     def to_latex(self, *, document: bool = False, words: bool = True) -> str:
         """The paper's saliency map: a table to \\input, or a document that compiles on its own."""
@@ -168,6 +169,11 @@ class Attribution(_Views):
     def words(self) -> Self:
         """The scores of words, the same for WordPiece, BPE and SentencePiece: `grouped("word")`."""
         return self.grouped("word")
+
+    @property
+    def source_share(self) -> Tensor:
+        """How much of an encoder–decoder's prediction comes from its source, as a share: []."""
+        return source_share(self.source, self.scores)
 
     def relevance(self, layer: int = -1) -> Tensor:
         """What every token is made of after a layer (0 is the first): R^l = C^l · … · C^1, [T, T].
@@ -315,6 +321,17 @@ class Attributions(_Views):
         passed = torch.linalg.solve_triangular(identity - own, rows[:, :start], upper=False)
         return torch.cat([passed, torch.zeros_like(own)], 1).to(self.scores.dtype)
 
+    def alignment(self, *, near: float = NEAR, spaced: bool = False) -> Alignment:
+        """Which words of the source each word of a target comes from.
+
+        A target word is linked to the source word with the highest score, and to others with at
+        least `near` times that. `spaced`: words are what stands between spaces.
+
+        >>> print(model.explain("Ein Hund läuft.", answer="A dog runs.").alignment())
+        0-0 1-1 2-2 3-3
+        """
+        return align(self.source, self.scores, near=near, spaced=spaced)
+
     def grouped(self, by: By) -> Self:
         """The scores of words, sentences, lines or spans, as in `Attribution.grouped`."""
         if self.source.is_grouped(by):
@@ -364,6 +381,14 @@ class Attributions(_Views):
     def words(self) -> Self:
         """The scores of words: `grouped("word")`."""
         return self.grouped("word")
+
+    @property
+    def source_share(self) -> Tensor:
+        """How much of each prediction of an encoder–decoder comes from its source: [K].
+
+        The rest comes from the prefix of what it writes. Of signed scores, sizes are compared.
+        """
+        return source_share(self.source, self.scores)
 
     def relevance(self, layer: int = -1) -> Tensor:
         """What every token is made of after a layer, as in `Attribution.relevance`: [T, T]."""
@@ -440,6 +465,18 @@ def log_prob_of(source: Source, predictions: Sequence[Prediction]) -> dict[str, 
     if source.answer is None or not all(chances):
         return {}
     return {"log_prob": sum(math.log(chance) for chance in chances if chance)}
+
+
+def source_share(source: Source, scores: Tensor) -> Tensor:
+    """The share of what an encoder read in scores [..., T]."""
+    if source.decoder is None:
+        raise UsageError(
+            "this text has no source and prefix, whose shares could be compared: explain an "
+            "encoder–decoder with answer= or generate="
+        )
+    sizes = scores.abs()
+    own = sizes[..., : source.decoder].sum(-1)
+    return own / sizes.sum(-1).clamp_min(torch.finfo(sizes.dtype).tiny)
 
 
 def added_up(scores: Tensor, groups: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

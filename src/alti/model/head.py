@@ -24,14 +24,18 @@ KINDS = {  # the ending of a transformers class name: what its logits are
     "ForMultipleChoice": "choice",
     "ForCausalLM": "causal",
     "LMHeadModel": "causal",
+    "ForConditionalGeneration": "seq2seq",
+    "MTModel": "seq2seq",
 }
+VOCABULARIES = ("masked", "causal", "seq2seq")  # their outputs are tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
     """The head of a model."""
 
-    kind: str  # sequence, token, masked, causal, span, choice; or encoder: without a head
+    # sequence, token, masked, causal, seq2seq, span, choice; or encoder: without a head
+    kind: str
     pool: str  # the position that a sequence classifier reads: first, last, eos or mean
     config: PreTrainedConfig
 
@@ -44,20 +48,22 @@ class Head:
         read = "alti.walk, alti.trace and alti.check read it"
         if inner.main_input_name == "pixel_values" and name.endswith(IMAGES):
             return cls("image", _pool(inner), inner.config)
-        if inner.main_input_name != "input_ids":
+        names = [each.__name__ for each in type(inner).__mro__]
+        kinds = [kind for each in names for ending, kind in KINDS.items() if each.endswith(ending)]
+        decodes = len(stacks) > 1 and any(site.cross for stack in stacks for site in stack.sites)
+        if decodes and "seq2seq" not in kinds[:1]:
+            raise UnsupportedModelError(
+                f"explain takes encoder–decoders that write text, and {name} ({family}) has no "
+                f"head for that: load the checkpoint with AutoModelForSeq2SeqLM; {read}"
+            )
+        if inner.main_input_name != "input_ids" and not decodes:
             raise UnsupportedModelError(
                 f"explain takes text; {name} ({family}) reads {inner.main_input_name}: {read}"
             )
-        if len(stacks) > 1 and any(site.cross for stack in stacks for site in stack.sites):
-            raise UnsupportedModelError(
-                f"explain does not take encoder–decoders such as {name} ({family}) yet: {read}"
-            )
-        names = [each.__name__ for each in type(inner).__mro__]
-        kinds = [kind for each in names for ending, kind in KINDS.items() if each.endswith(ending)]
         if not kinds and inner.base_model is not inner:
             raise UnsupportedModelError(
                 f"explain does not take the head of {name} ({family}): load the checkpoint as one "
-                f"of {', '.join('Auto…' + ending for ending in list(KINDS)[:-1])} or AutoModel"
+                f"of {', '.join('Auto…' + ending for ending in list(KINDS)[:6])} or AutoModel"
             )
         return cls(kinds[0] if kinds else "encoder", _pool(inner), inner.config)
 
@@ -149,7 +155,7 @@ class Head:
                 f"{name} = {target!r} was given, but this model has no head and so no classes: "
                 "leave it out"
             )
-        if self.kind in ("masked", "causal"):
+        if self.kind in VOCABULARIES:
             return _token_index(tokenizer, self.config.vocab_size, target, name)
         labels = {int(index): str(label) for index, label in self.config.id2label.items()}
         number = _integer(target)
@@ -188,7 +194,7 @@ class Head:
         index = int(logits.argmax()) if index is None else index
         if self.kind == "span":
             return index, str(index), float(logits.softmax(-1)[index])
-        if self.kind in ("masked", "causal"):
+        if self.kind in VOCABULARIES:
             return index, token_label(tokenizer, index), float(logits.softmax(-1)[index])
         label = str(self.config.id2label.get(index, index))
         if kind_of(self.config, len(logits)) == "value":

@@ -19,7 +19,7 @@ from alti.methods import Inputs, Method, Scores, Target, call, named
 from alti.methods.logits import target_logits
 from alti.methods.proofs import check_example, check_positions, image_of, missing, prove_once
 from alti.model.answers import Generation
-from alti.model.assembly import Assembly, groups_of, single, target_of
+from alti.model.assembly import Assembly, compacted, groups_of, single, target_of
 from alti.model.attribution import Attribution, Attributions
 from alti.model.batching import (
     WINDOW,
@@ -271,12 +271,12 @@ class Model(OtherHeads):
 
         shared = common or request(target=None, against=None, position=None)
         batch_size = batch_size if self.head.takes_batches else 1
+        several = (answers or self.head.kind == "span") and not total
         return windows(
             pairs,
             read,
             lambda tasks: [
-                result if (answers or self.head.kind == "span") and not total else single(result)
-                for result in self._explained(tasks, shared)
+                result if several else single(result) for result in self._explained(tasks, shared)
             ],
             batch_size=batch_size,
             largest=1 if layers or batch_size == 1 else WINDOW,
@@ -339,7 +339,7 @@ class Model(OtherHeads):
         recorded = self.recorder and named(request.method).recordable and self.head.takes_batches
         inputs = self.encoder.collate([task.encoded for task in tasks], GRAIN if recorded else 1)
         if request.groups is not None and named(request.method).takes_groups:
-            inputs = replace(inputs, groups=groups_of(tasks, inputs.special))
+            inputs = replace(inputs, groups=groups_of(tasks, inputs.mask))
         target = target_of(tasks, inputs.mask.device, total=request.total)
         return inputs, self._with_kept(target, inputs.special.shape[1])
 
@@ -401,10 +401,12 @@ class Model(OtherHeads):
     def _scores(self, request: Request, inputs: Inputs, target: Target) -> Scores:
         method = named(request.method)
         asked = {"layers": request.layers, **request.options}
-        short = not is_long_text(inputs.special.shape[1])
-        if self.recorder and short and self.subject is self.model:
+        alone = inputs.split is None and not is_long_text(inputs.special.shape[1])
+        if self.recorder and alone and self.subject is self.model:
             return self.recorder.run(method, inputs, target, **asked)
-        return call(method, self.subject, inputs, target, **asked)
+        scores = call(method, self.subject, inputs, target, **asked)
+        by_token = inputs.split is not None and inputs.groups is None
+        return compacted(scores, inputs.mask) if by_token else scores
 
     def check(self) -> list[float]:
         """The worst relative error of each block on an example input (see `alti.check`).
@@ -443,6 +445,8 @@ class Model(OtherHeads):
             return None
         if kind in ("encoder", "choice", "image"):
             return None
+        if kind == "seq2seq":
+            return self._written_example()
         request = Request(truncate=True, bos=False)
         if kind == "span":
             return self.read(Question(text=SENTENCES[0], text_pair=SENTENCES[1]), request)
@@ -450,6 +454,13 @@ class Model(OtherHeads):
         text = f"{SENTENCES[0]} {mask}" if kind == "masked" else SENTENCES[0]
         place = 0 if kind == "token" else None
         return self.task(text, None, replace(request, position=place))
+
+    def _written_example(self) -> Task:
+        """A source and some tokens that an encoder–decoder could write."""
+        source = self.encoder.encode(SENTENCES[0], truncate=True)
+        ids = [number % self.encoder.vocabulary for number in range(5, 10)]
+        question = Question(ids=source.ids, answer_ids=ids)
+        return self.read(question, Request())
 
     def _prove_positions(self, task: Task) -> None:
         if self.head.kind != "encoder":

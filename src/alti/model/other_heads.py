@@ -43,10 +43,11 @@ class OtherHeads:
     @cached_property
     def encoder(self) -> Encoder:
         try:
-            causal = self.head.kind == "causal"
+            kind = self.head.kind
         except UnsupportedModelError:  # explain does not take it, check does
-            causal = False
-        return Encoder(self.model, self.tokenizer, causal=causal, name=self.name)
+            kind = ""
+        causal, decodes = kind == "causal", kind == "seq2seq"
+        return Encoder(self.model, self.tokenizer, causal=causal, decodes=decodes, name=self.name)
 
     @cached_property
     def subject(self) -> nn.Module:

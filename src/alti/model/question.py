@@ -7,6 +7,7 @@ from typing import Any
 from torch import nn
 
 from alti._errors import UsageError
+from alti.model import targets
 from alti.model.answers import Generation, answered, generated, ids_of, of_ids, of_text
 from alti.model.head import Head
 from alti.model.prompt import Chat, Prompt, from_chat, from_documents, is_chat
@@ -40,11 +41,13 @@ class Question:
         answers = [name for name in named if getattr(self, name) is not None]
         if len(answers) > 1:
             raise UsageError(f"{' and '.join(answers)} were given: one of them says what follows")
-        if answers and head.kind != "causal":
+        if answers and head.kind not in ("causal", "seq2seq"):
             raise UsageError(
                 f"{answers[0]} was given, and this model writes no text: load a causal language "
-                "model (AutoModelForCausalLM)"
+                "model (AutoModelForCausalLM) or an encoder–decoder (AutoModelForSeq2SeqLM)"
             )
+        if head.kind == "seq2seq":
+            self._check_target(answers)
         if head.kind == "span" and self.text_pair is None:
             raise UsageError(
                 "this model answers a question from a text: give the question and, as text_pair "
@@ -65,16 +68,31 @@ class Question:
         if self.text_pair is not None and (self.documents is not None or answers):
             raise UsageError("text_pair was given with documents or an answer: leave it out")
 
+    def _check_target(self, answers: list[str]) -> None:
+        """Raise where it is not said what an encoder–decoder writes."""
+        if self.text_pair is not None:
+            raise UsageError(
+                "text_pair was given to an encoder–decoder, which reads one text and writes "
+                "another: give what it writes as answer="
+            )
+        if not answers:
+            raise UsageError(
+                "an encoder–decoder is explained token by token of what it writes: give that as "
+                "answer= or answer_ids=, or let it write with generate="
+            )
+
 
 def read(
     question: Question, model: nn.Module, encoder: Encoder, *, truncate: bool = False, bos: Bos
 ) -> Encoded:
     """A question as tokens, the answer behind them."""
-    if truncate and question.has_answer:
+    if truncate and question.has_answer and not encoder.decodes:
         raise UsageError(
             "truncate = True cuts the end of a prompt, where its answer begins: shorten it instead"
         )
     encoded = _prompt(question, encoder, truncate=truncate, bos=bos)
+    if encoder.decodes:
+        return targets.read(model, encoder, encoded, question)
     if not question.has_answer:
         return encoded
     if question.answer is not None:

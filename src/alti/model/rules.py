@@ -125,6 +125,8 @@ SOURCE: dict[str, Any] = {
     "by": "token",
     "parts": [],
     "answer": None,
+    "decoder": None,
+    "seconds": None,
     "cut": [],
     "unknown": [],
 }
@@ -155,6 +157,8 @@ SOURCE_RULES: Rules = {
     "by": (is_text, "a text"),
     "parts": (many(is_group), "a list of named groups"),
     "answer": (optional(is_whole), "a whole number from 0 on or null"),
+    "decoder": (optional(is_whole), "a whole number from 0 on or null"),
+    "seconds": (optional(is_number), "a number or null"),
     "cut": (many(is_text), "a list of texts"),
     "unknown": (many(is_text), "a list of texts"),
 }

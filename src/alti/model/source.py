@@ -39,6 +39,10 @@ class Source:
     by: str = "token"  # what `tokens` are: token, word, sentence, line, message, document or span
     parts: tuple[Group, ...] = ()  # messages, documents and the question that a prompt is made of
     answer: int | None = None  # the first of `tokens` that is of an answer; None: there is none
+    decoder: int | None = (
+        None  # the first of `tokens` that a decoder read; None: one stack read all
+    )
+    seconds: float | None = None  # of a sound, that a frame lasts: `tokens` of segment 0 are frames
     cut: tuple[str, ...] = ()  # what was left out of texts that were too long
     # for each token, as what the model read a text that its vocabulary has not: [UNK]; else ""
     unknown: tuple[str, ...] = ()
@@ -115,6 +119,7 @@ class Source:
             by=unit,
             answer=None if self.answer is None else sum(part.segment == 0 for part in groups),
             unknown=self._unknown([tokens for *_, tokens in parts]),
+            decoder=None if self.decoder is None else sum(part.segment == 0 for part in groups),
         )
         return source, [tokens for *_, tokens in parts]
 
@@ -150,7 +155,8 @@ class Source:
             name: tuple(getattr(self, name)[number] for number in kept) for name in lists
         }
         answer = None if self.answer is None else len(kept)
-        return replace(self, **chosen, special=self.special[kept], answer=answer)
+        decoder = None if self.decoder is None else len(kept)
+        return replace(self, **chosen, special=self.special[kept], answer=answer, decoder=decoder)
 
     def _spans(self, segment: int, unit: str, by: By) -> list[tuple[Span, list[int]]]:
         """The groups of one text: their characters and their tokens."""
@@ -174,8 +180,9 @@ class Source:
     def _named(self, segment: int, unit: str) -> list[Span]:
         """The messages or documents of one text."""
         if not any(part.unit == unit for part in self.parts):
+            units, made = _MADE[unit]
             raise UsageError(
-                f"the text has no {unit}: explain it with {_MADE[unit]}, or group it by sentence"
+                f"the text has no {units}: explain it with {made}, or group it by sentence"
             )
         return [part.span for part in self.parts if (part.unit, part.segment) == (unit, segment)]
 
@@ -198,9 +205,9 @@ def _inside(group: Group, part: Group) -> bool:
 
 
 _MADE = {  # how a text comes to have such parts
-    "document": "documents=",
-    "message": "a list of messages",
-    "entity": "positions='all' and take .entities()",
+    "document": ("documents", "documents="),
+    "message": ("messages", "a list of messages"),
+    "entity": ("entities", "positions='all' and take .entities()"),
 }
 _FINDERS: dict[str, Callable[[str], list[Span]]] = {"sentence": sentences, "line": lines}
 

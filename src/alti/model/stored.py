@@ -40,6 +40,8 @@ TENSORS = {"scores": 2, "special": 1, "layers": 3}  # with their dimensions
 LATER: dict[str, Any] = {
     "parts": [],
     "answer": None,
+    "decoder": None,
+    "seconds": None,
     "of": None,
     "unit": "",
     "unknown": [],
@@ -374,6 +376,8 @@ def _check_places(source: dict[str, Any]) -> None:
             raise ValueError("parts lie outside the text")
     if source["answer"] is not None and source["answer"] > len(source["tokens"]):
         raise ValueError("answer is behind the last token")
+    if source["decoder"] is not None and source["decoder"] > (source["answer"] or 0):
+        raise ValueError("decoder is behind the answer")
 
 
 def _checksum(content: Content) -> str:

@@ -53,6 +53,12 @@ class Encoded:
     parts: tuple[Group, ...] = ()  # messages, documents and the question of a prompt
     answer: int | None = None  # its first token; None: there is none
     unknown: str = ""  # the token for whatever the vocabulary has not; "": there is none
+    decoder: int | None = None  # the first token that a decoder reads; None: one stack reads all
+
+    @property
+    def prompt(self) -> int | None:
+        """Where what the answer rests on ends: the text before it, or all that an encoder reads."""
+        return self.answer if self.decoder is None else self.decoder
 
 
 class FirstTokenAdded(AltiWarning):
@@ -68,6 +74,7 @@ class Encoder:
         tokenizer: PreTrainedTokenizerBase | None,
         *,
         causal: bool = False,
+        decodes: bool = False,
         name: str = "",
     ) -> None:
         if tokenizer is not None and not tokenizer.is_fast:
@@ -80,6 +87,7 @@ class Encoder:
         self.name = name
         self.model = inner
         self.causal = causal
+        self.decodes = decodes  # what is written is read by a stack of its own
         self.takes_types = "token_type_ids" in signature(inner.forward).parameters
         self.vocabulary = inner.get_input_embeddings().weight.shape[0]
         self.warned = False  # of the first token
@@ -157,6 +165,10 @@ class Encoder:
     def plain(self, text: str) -> Encoded:
         """A text without anything added to it."""
         return self._tokenized(text, templated=True)
+
+    def target(self, text: str) -> Encoded:
+        """A text that is written, not read: some tokenizers tell the two apart."""
+        return self._tokenized(text, written=True)
 
     def names(self, ids: list[int]) -> list[str]:
         """Tokens as the tokenizer writes them; without one, their numbers."""
@@ -293,11 +305,12 @@ class Encoder:
         limit: int | None = None,
         *,
         templated: bool = False,
+        written: bool = False,
     ) -> Encoded:
+        given = {"text_target": text} if written else {"text": text, "text_pair": text_pair}
         with _tokenizing:
             encoding = self.tokenizer(
-                text,
-                text_pair,
+                **given,
                 add_special_tokens=not templated,
                 truncation=limit is not None,
                 max_length=limit,
@@ -349,14 +362,12 @@ class Encoder:
 
     def collate(self, texts: list[Encoded], multiple: int = 1) -> Inputs:
         """Several texts as one batch, padded on the right: positions are those without padding."""
+        if texts[0].decoder is not None:
+            return self._collate_both(texts)
         length = max(len(text.ids) for text in texts)
         length = max(length, min(-(-length // multiple) * multiple, self.limit))
 
-        def padded(rows: list[list[int]], fill: int) -> Tensor:
-            return torch.tensor(
-                [row + [fill] * (length - len(row)) for row in rows], device=device_of(self.model)
-            )
-
+        padded = partial(self._padded, length=length)
         tensors = {
             "input_ids": padded([text.ids for text in texts], self.pad),
             "attention_mask": padded([[1] * len(text.ids) for text in texts], 0),
@@ -366,6 +377,28 @@ class Encoder:
             tensors["token_type_ids"] = padded(types, 0)
         special = padded([[int(s) for s in text.special] for text in texts], 1).bool()
         return Inputs(tensors, special, self.mask_id, self.pad, self.causal)
+
+    def _padded(self, rows: list[list[int]], fill: int, length: int | None = None) -> Tensor:
+        length = length or max(map(len, rows))
+        return torch.tensor(
+            [row + [fill] * (length - len(row)) for row in rows], device=device_of(self.model)
+        )
+
+    def _collate_both(self, texts: list[Encoded]) -> Inputs:
+        """The same for an encoder–decoder: each of its stacks is padded by itself."""
+        tensors: dict[str, Tensor] = {}
+        special: list[Tensor] = []
+        for side, name in enumerate(("", "decoder_")):
+            parts = [
+                slice(0, text.decoder) if not side else slice(text.decoder, None) for text in texts
+            ]
+            ids = [text.ids[part] for text, part in zip(texts, parts, strict=True)]
+            marks = [text.special[part] for text, part in zip(texts, parts, strict=True)]
+            tensors[f"{name}input_ids"] = self._padded(ids, self.pad)
+            tensors[f"{name}attention_mask"] = self._padded([[1] * len(row) for row in ids], 0)
+            special.append(self._padded([list(map(int, row)) for row in marks], 1).bool())
+        split = special[0].shape[1]
+        return Inputs(tensors, torch.cat(special, 1), self.mask_id, self.pad, split=split)
 
 
 def _special_ids(tokenizer: PreTrainedTokenizerBase) -> set[int]:

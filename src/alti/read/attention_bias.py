@@ -6,7 +6,7 @@ softmax, which is the same: probabilities times exp(bias), divided by their sum.
 model itself, one of −inf hides a key.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,13 +18,15 @@ from transformers import PreTrainedModel
 from alti._errors import UnsupportedModelError
 from alti.read.affine import Call
 from alti.read.attention_call import AttentionCall, Tile
-from alti.read.by_layer import Tape, attended, detached
+from alti.read.by_layer import Tape
 from alti.read.events import Reader
 from alti.read.modules import call, network
 
 
-def with_bias(model: nn.Module, inputs: Mapping[str, Any], bias: Tensor) -> Any:
+def with_bias(model: nn.Module, inputs: Mapping[str, Any], bias: Tensor | Sequence[Tensor]) -> Any:
     """The model's output where `bias` [B, 1, T, T] is added to the scores of all attention.
+
+    Or one bias to each attention, in the order of computation.
 
     Gradients flow back into it. The model is left as it was, also after an exception.
     """
@@ -54,8 +56,7 @@ def biased_by_layer(
     """
     inner = network(model)
     reader = _LongReader(inner, sources, bias)
-    tape = Tape(reader)
-    with torch.enable_grad(), reader.listening(), tape.recording():
+    with torch.enable_grad(), reader.listening(), reader.tape.recording() as tape:
         yield call(inner, inputs), tape
 
 
@@ -64,6 +65,7 @@ class _LongReader(Reader):
 
     def __init__(self, model: PreTrainedModel, sources: Tensor, bias: BiasOf) -> None:
         super().__init__(model, by_rows=True)
+        self.tape = Tape(self)
         self.sources = sources
         self.bias = bias
 
@@ -71,15 +73,14 @@ class _LongReader(Reader):
         return iter(())
 
     def attend(self, call: AttentionCall) -> Tensor:
-        given = call.query, call.key, call.value, self.sources
-        call = detached(call)
-        with torch.no_grad():
-            parts = [
-                tile.run(*tile.operands, self._bias(self.sources, rows, tile))[0]
-                for rows, tile in call.tiles()
-            ]
-        output = torch.cat(parts, 1)
-        return attended(call, output, self._back, *given) if torch.is_grad_enabled() else output
+        return self.tape.attend(call, self._mixed, self._back, self.sources)
+
+    def _mixed(self, call: AttentionCall) -> Tensor:
+        parts = [
+            tile.run(*tile.operands, self._bias(self.sources, rows, tile))[0]
+            for rows, tile in call.tiles()
+        ]
+        return torch.cat(parts, 1)
 
     def _bias(self, sources: Tensor, rows: slice, tile: Tile) -> Tensor:
         return self.bias(sources, rows, tile.key.shape[2]).to(tile.query.dtype)
@@ -106,9 +107,14 @@ class _LongReader(Reader):
 class _Reader(Reader):
     """Adds a bias to every attention of a forward pass."""
 
-    def __init__(self, model: PreTrainedModel, bias: Tensor) -> None:
+    def __init__(self, model: PreTrainedModel, bias: Tensor | Sequence[Tensor]) -> None:
         super().__init__(model)
-        self.bias = bias
+        self.given = bias
+
+    @property
+    def bias(self) -> Tensor:
+        """That of the attention that is computed next."""
+        return self.given if isinstance(self.given, Tensor) else self.given[self.count]
 
     def hooks(self) -> Iterator[RemovableHandle]:
         for stack, layers in self.stacks:
@@ -128,6 +134,6 @@ class _Reader(Reader):
 
     def _reweighed(self, call: Call) -> Tensor:
         """Probabilities [B, H, T, T] as they would be with the bias inside the softmax."""
-        self.count += 1
         weighed = call.output * self.bias.exp().to(call.output)
+        self.count += 1
         return weighed / weighed.sum(-1, keepdim=True).clamp_min(torch.finfo(weighed.dtype).tiny)

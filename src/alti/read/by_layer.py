@@ -1,8 +1,9 @@
 """Gradients through a model one layer at a time, for long texts.
 
-The model runs once without a graph, and only what each layer read is kept. Then each layer runs
-again, the last one first, and passes the gradients on: the activations in memory are those of one
-layer. Attention is computed again by rows (`alti.read.attention_call`).
+The model runs once without a graph, and only what each layer read and what its attention mixed are
+kept. Then each layer runs again, the last one first, and passes the gradients on: the activations
+in memory are those of one layer. The gradients of attention are computed by rows
+(`alti.read.attention_call`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,7 @@ from alti.read.events import Reader, first_of, with_hidden_states
 CACHES = ("past_key_values", "past_key_value", "layer_past")  # a second run would be appended
 
 Slopes = list[Tensor | None]
+Back = Callable[[AttentionCall, Tensor], tuple[Tensor | None, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class Tape:
         ((_, self.layers),) = reader.stacks
         self.reader = reader
         self.calls: list[LayerCall] = []
+        self.mixed: list[Tensor] = []  # [B, T, H, d]  by the attention of each layer
         self.quiet = ExitStack()  # no graph while the layers run
         self.end = torch.empty(0)
         self.running = True
@@ -74,6 +77,23 @@ class Tape:
     def start(self) -> Tensor:
         """What entered the first layer: [B, T, D]."""
         return self.calls[0].x
+
+    def attend(
+        self, call: AttentionCall, mix: Callable[[AttentionCall], Tensor], back: Back, *more: Tensor
+    ) -> Tensor:
+        """What attention mixes, [B, T, H, d]; in a layer that runs again, in its graph.
+
+        `back` makes gradients of query, key, value and `more` out of those of what was mixed.
+        """
+        given = call.query, call.key, call.value, *more
+        call = replace(
+            call, query=call.query.detach(), key=call.key.detach(), value=call.value.detach()
+        )
+        if self.running:
+            self.mixed.append(mix(call))
+            return self.mixed[-1]
+        in_graph: Tensor = _ByRows.apply(call, self.mixed.pop(), back, *given)  # type: ignore[no-untyped-call]  # torch's own
+        return in_graph
 
     def ends(self, values: Tensor, more: Sequence[Tensor]) -> list[Slopes]:
         """Gradients of the values [B, K] of each prediction at `end` and at `more`."""
@@ -149,20 +169,9 @@ def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:
     return b if a is None else a if b is None else a + b
 
 
-Back = Callable[[AttentionCall, Tensor], tuple[Tensor | None, ...]]
-
-
-def attended(call: AttentionCall, output: Tensor, back: Back, *tensors: Tensor) -> Tensor:
-    """What attention computed, in a graph that keeps no probabilities.
-
-    `back` makes gradients of `tensors` out of those of the output [B, T, H, d]: query, key, value
-    and what a reader adds.
-    """
-    in_graph: Tensor = _ByRows.apply(call, output, back, *tensors)  # type: ignore[no-untyped-call]  # torch's own
-    return in_graph
-
-
 class _ByRows(torch.autograd.Function):
+    """Attention in a graph that keeps no probabilities."""
+
     @staticmethod
     def forward(ctx: Any, call: AttentionCall, output: Tensor, back: Back, *tensors: Tensor) -> Any:
         ctx.call = call
@@ -172,10 +181,3 @@ class _ByRows(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *slopes: Any) -> Any:  # [B, T, H, d]
         return None, None, None, *ctx.back(ctx.call, slopes[0])
-
-
-def detached(call: AttentionCall) -> AttentionCall:
-    """The same call outside of the graph."""
-    return replace(
-        call, query=call.query.detach(), key=call.key.detach(), value=call.value.detach()
-    )

@@ -20,7 +20,7 @@ from alti.families import Site
 from alti.read.affine import Call
 from alti.read.attention_call import AttentionCall
 from alti.read.attention_hook import capturing_attention, is_listening
-from alti.read.modules import device_of, network, require_readable, stacks_of
+from alti.read.modules import decodes, device_of, network, require_readable, stacks_of
 from alti.read.own_attention import OwnAttention
 
 Point = Literal["word", "embedding"]  # where vectors enter a model
@@ -209,26 +209,44 @@ def first_of(output: Any) -> Any:
 
 @contextmanager
 def entering(model: nn.Module, at: Point, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """Change the vectors of a text: its word embeddings, or what the first layer reads."""
+    """Change the vectors of a text: its word embeddings, or what the first layer reads.
+
+    In an encoder–decoder those of the encoder first, then those of the decoder; frames of a sound
+    have no word embeddings, so there it is what the first layer reads.
+    """
     inner = network(model)
     thread = get_ident()
+    stacks = len(stacks_of(inner)) if decodes(inner) else 1
     changed: list[bool] = []
 
     def once(x: Tensor) -> Tensor:
-        if changed or get_ident() != thread:  # a layer may be shared, a model too
+        if len(changed) == stacks or get_ident() != thread:  # a layer may be shared, a model too
             return x
         changed.append(True)
         return change(x)
 
-    if at == "word":
-        embeddings = inner.get_input_embeddings()
-        handle = embeddings.register_forward_hook(lambda module, args, output: once(output))
-    else:
-        first = stacks_of(inner)[0][1][0]
-        handle = first.register_forward_pre_hook(
-            lambda module, args, kwargs: with_hidden_states(args, kwargs, once), with_kwargs=True
-        )
-    try:
+    with ExitStack() as registered:
+        for embeds, module in _doors(inner, at):
+            if embeds:
+                handle = module.register_forward_hook(lambda module, args, output: once(output))
+            else:
+                handle = module.register_forward_pre_hook(
+                    lambda module, args, kwargs: with_hidden_states(args, kwargs, once),
+                    with_kwargs=True,
+                )
+            registered.callback(handle.remove)
         yield
-    finally:
-        handle.remove()
+
+
+def _doors(model: PreTrainedModel, at: Point) -> list[tuple[bool, nn.Module]]:
+    """Where vectors enter each stack: a table of words, or a layer that reads them; each once."""
+    firsts = [layers[0] for _, layers in stacks_of(model)]
+    if not decodes(model):
+        return [(True, model.get_input_embeddings())] if at == "word" else [(False, firsts[0])]
+    if at == "embedding":
+        return [(False, first) for first in firsts]
+    sides = (model.get_encoder(), model.get_decoder())
+    tables = [(True, side.get_input_embeddings()) for side in sides]
+    if model.main_input_name != "input_ids":
+        tables[0] = False, firsts[0]
+    return list(dict.fromkeys(tables))

@@ -30,12 +30,13 @@ from alti.families import Site
 from alti.read.affine import Call, norm
 from alti.read.attention_hook import paused
 from alti.read.events import Reader, entering, split_values
-from alti.read.modules import family_of, network
+from alti.read.messages import Messages
+from alti.read.modules import family_of, is_gated, network
+from alti.read.output_bias import output_bias
 from alti.read.verdicts import FLOAT32_NORM_LIMIT, LIMITS
 
 Function = Callable[..., Any]
 
-ALONE = 0.05  # attention to all others below which a token cannot be taken out
 NORM = re.compile(r"norm(1p)?$", re.IGNORECASE)
 ACTIVATION = re.compile(r"gelu|relu|silu|swish|mish|tanh|elu|activation$|laplace", re.IGNORECASE)
 ACTIVATIONS: set[Function] = {
@@ -45,58 +46,10 @@ ACTIVATIONS: set[Function] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Messages:
-    """What attention carried from token to token at one site, its sum in the graph."""
-
-    attn: Tensor  # [B, H, T, S]
-    value: Tensor  # [B, H, S, d]
-    mixed: Tensor  # [B, T, H·d]  Σ_j attn · value, what the output projection reads
-
-    def effects(self, gradient: Tensor) -> Tensor:
-        """The signed effect of j's message to i: [B, T, S].
-
-        `gradient` [B, T, H·d] is that of the target with respect to `mixed`.
-        """
-        heads = self._heads(gradient)
-        return ((heads @ self.value.transpose(-1, -2)) * self.attn).sum(1)
-
-    def losses(self, gradient: Tensor, members: Tensor | None = None) -> Tensor:
-        """The same for j leaving the text, so that its attention goes to the other tokens.
-
-        Σ_j a_j v_j = z becomes (z − a_j v_j) / (1 − a_j), so a_j (v_j − z) / (1 − a_j) is lost.
-        With `members` [B, S, G], 1 where a token is in a group, a whole group leaves: [B, T, G].
-        """
-        apart = self._apart(gradient)
-        if members is None:
-            shares = self.attn / (1 - self.attn).clamp_min(ALONE)
-            shares = shares.masked_fill(self.attn == 1, 0)  # nothing could replace an only source
-            return (apart * shares).sum(1)
-        lost = (apart * self.attn) @ members[:, None]  # [B, H, T, G]
-        left = 1 - self.attn @ members[:, None]
-        return (lost / left.clamp_min(ALONE)).sum(1)
-
-    def slopes(self, gradient: Tensor) -> Tensor:
-        """The same to first order, for attention to j that counts a little less: a_j (v_j − z)."""
-        shares = self.attn.masked_fill(self.attn == 1, 0)  # v is z there, but for rounding
-        return (self._apart(gradient) * shares).sum(1)
-
-    def _apart(self, gradient: Tensor) -> Tensor:
-        """The effect of v_j − z at i, if attention were 1: [B, H, T, S]."""
-        heads = self._heads(gradient)
-        own = (heads * self._heads(self.mixed.detach())).sum(-1, keepdim=True)
-        return heads @ self.value.transpose(-1, -2) - own
-
-    def _heads(self, x: Tensor) -> Tensor:
-        """[B, T, H·d] -> [B, H, T, d]"""
-        batch, heads = self.attn.shape[:2]
-        split = x.to(self.value).reshape(batch, -1, heads, self.value.shape[-1])
-        return split.transpose(1, 2)
-
-
 # (layer, prediction, messages to some rows, the gradient at these, the rows)
 Receive = Callable[[int, int, Messages, Tensor, slice], None]
-Effects = tuple[Tensor, list[Tensor | None]]  # gradients at the entering vectors, and at biases
+# gradients at the vectors that enter each stack, and at biases and constants
+Effects = tuple[Sequence[Tensor], Sequence[Tensor | None]]
 
 
 @dataclass(slots=True)
@@ -104,24 +57,40 @@ class View:
     """One forward pass seen as linear."""
 
     start: Tensor = field(default_factory=lambda: torch.empty(0))  # [B, T, D]  first layer's input
+    prefix: Tensor | None = None  # [B, T', D]  the same of a decoder beside an encoder
+    constants: list[Tensor] = field(default_factory=list)  # what a head adds, that is no parameter
     messages: list[Messages] = field(default_factory=list)  # in the order of computation
     output: Any = None  # the model's own, in the graph
     biases: list[Tensor] | None = None  # all of the model's; None where some are frozen
 
+    @property
+    def starts(self) -> list[Tensor]:
+        """The vectors that enter each stack."""
+        return [self.start] if self.prefix is None else [self.start, self.prefix]
+
+    @property
+    def others(self) -> list[Tensor]:
+        """Biases, and constants that are added like them."""
+        return [*(self.biases or []), *self.constants]
+
     def effects(self, values: Tensor, receive: Receive | None = None) -> Iterator[Effects]:
         """Gradients of the values [B, K] of each prediction, in their order.
 
-        All messages are passed to `receive`, with the gradient at what they were added up to.
+        Either all messages are passed to `receive`, with the gradient at what they were added up
+        to, or the gradients at biases and constants are computed too.
         """
-        sites = [] if receive is None else [sent.mixed for sent in self.messages]
-        vectors = [self.start, *sites, *(self.biases or [])]
+        starts = len(self.starts)
+        behind = self.others if receive is None else [sent.mixed for sent in self.messages]
+        vectors = [*self.starts, *behind]
         for k, value in enumerate(values.unbind(1)):
-            own, *slopes = _gradients(value, vectors, keep=k < values.shape[1] - 1)
-            for layer in range(len(sites)):
-                sent = self.messages[layer]
-                if receive is not None:
-                    receive(layer, k, sent, slopes[layer], slice(0, sent.attn.shape[2]))
-            yield own, slopes[len(sites) :]
+            slopes = _gradients(value, vectors, keep=k < values.shape[1] - 1)
+            if receive is None:
+                yield slopes[:starts], slopes[starts:]
+                continue
+            pairs = zip(self.messages, slopes[starts:], strict=True)
+            for layer, (messages, slope) in enumerate(pairs):
+                receive(layer, k, messages, slope, slice(0, messages.attn.shape[2]))
+            yield slopes[:starts], ()
 
 
 def _gradients(value: Tensor, vectors: Sequence[Tensor], *, keep: bool) -> tuple[Any, ...]:
@@ -144,6 +113,7 @@ def linear_view(
         reader.listening(),
         entering(inner, "embedding", reader.enter),
         StraightFunctions(),
+        output_bias(inner) as view.constants,
     ):
         view.output = inner(**{"return_dict": True, **inputs})
     view.biases = trained_biases(inner)
@@ -168,7 +138,7 @@ def completeness(
     biases = _biases(network(model))
     with _trainable(biases):
         view = linear_view(model, inputs)
-        vectors = [view.start, *biases]
+        vectors = [*view.starts, *biases, *view.constants]
         gaps = []
         for value in target(view.output):
             slopes = torch.autograd.grad(value, vectors, retain_graph=True, allow_unused=True)
@@ -257,7 +227,7 @@ class Straightened(Reader):
 
     def _gates(self) -> set[int]:
         """Activations inside the layers of a family whose MLP is gated."""
-        if not family_of(self.model).gated:
+        if not is_gated(self.model):
             return set()
         layers = (layer for _, layers in self.stacks for layer in layers)
         return {id(module) for layer in layers for module in layer.modules()}
@@ -272,8 +242,12 @@ class Straightened(Reader):
             yield self.after(layer, site.out, partial(self._projected, site))
 
     def enter(self, x: Tensor) -> Tensor:
-        self.view.start = x.detach().requires_grad_()
-        return self.view.start
+        leaf = x.detach().requires_grad_()
+        if self.view.start.numel():
+            self.view.prefix = leaf
+        else:
+            self.view.start = leaf
+        return leaf
 
     def before_attention(
         self, query: Tensor, key: Tensor, value: Tensor

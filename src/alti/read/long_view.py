@@ -10,10 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from alti.read.attention_call import AttentionCall, Tile, repeated
-from alti.read.by_layer import Tape, attended, detached
+from alti.read.by_layer import Tape
 from alti.read.linear_view import (
     Effects,
-    Messages,
     Receive,
     Straightened,
     StraightFunctions,
@@ -23,6 +22,7 @@ from alti.read.linear_view import (
     trained_biases,
 )
 from alti.read.long import is_long
+from alti.read.messages import Messages
 from alti.read.modules import call, network
 
 
@@ -37,7 +37,7 @@ def viewing(
     inner = network(model)
     require_linear(inner)
     reader = _Reader(inner, value, response, by_rows=True)
-    tape = Tape(reader)
+    tape = reader.tape = Tape(reader)
     with torch.enable_grad(), reader.listening(), tape.recording(), StraightFunctions():
         output = call(inner, inputs)
         yield LongView(output, trained_biases(inner), tape, reader)
@@ -53,35 +53,34 @@ class LongView:
     reader: "_Reader"
 
     @property
-    def start(self) -> Tensor:
-        return self.tape.start
+    def starts(self) -> list[Tensor]:
+        return [self.tape.start]
+
+    @property
+    def others(self) -> list[Tensor]:
+        return self.biases or []
 
     def effects(self, values: Tensor, receive: Receive | None = None) -> Iterator[Effects]:
         """As those of a `View`."""
-        biases = self.biases or []
-        slopes = self.tape.ends(values, biases)
+        behind = self.others if receive is None else []
+        slopes = self.tape.ends(values, behind)
 
         def reach(layer: int, k: int) -> None:
             self.reader.receive = None if receive is None else partial(receive, layer, k)
 
-        for own, *others in self.tape.back(slopes, biases, reach):
+        for own, *others in self.tape.back(slopes, behind, reach):
             assert own is not None
-            yield own, others
+            yield [own], others
 
 
 class _Reader(Straightened):
     """Computes the gradients of attention by rows."""
 
+    tape: Tape
     receive: Callable[[Messages, Tensor, slice], None] | None = None
 
     def attend(self, call: AttentionCall) -> Tensor:
-        if not torch.is_grad_enabled():
-            return call.output()
-        given = call.query, call.key, call.value
-        call = detached(call)
-        with torch.no_grad():
-            output = call.output()
-        return attended(call, output, self._back, *given)
+        return self.tape.attend(call, AttentionCall.output, self._back)
 
     def _back(self, call: AttentionCall, slope: Tensor) -> tuple[Tensor, ...]:
         """Gradients of queries, keys and values, faded; messages are received on the way."""

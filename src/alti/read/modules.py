@@ -14,6 +14,8 @@ from alti._errors import UnsupportedModelError
 from alti.families import FAMILIES, REFUSED, Family, Stack
 from alti.read.process import held_while_forking, settle
 
+DECODED = 7  # tokens that a decoder reads where none are given, behind its first
+
 # training flags, hooks and configs belong to the model, not to the caller: one reader at a time
 reading = held_while_forking(RLock())
 
@@ -114,6 +116,36 @@ def call(model: PreTrainedModel, inputs: Mapping[str, Any]) -> Any:
     if "use_cache" in signature(model.forward).parameters and "position_ids" not in inputs:
         options["use_cache"] = False
     return model(**{**options, **inputs})
+
+
+def is_gated(model: PreTrainedModel) -> bool:
+    """Whether the MLP of a model multiplies an activated gate with a second projection."""
+    gated = family_of(model).gated
+    return bool(getattr(model.config, gated, False)) if isinstance(gated, str) else gated
+
+
+def decodes(model: PreTrainedModel) -> bool:
+    """Whether a model has an encoder and a decoder that attends to it."""
+    stacks = stacks_of(model)
+    return len(stacks) > 1 and any(site.cross for stack, _ in stacks for site in stack.sites)
+
+
+def with_decoder_ids(model: PreTrainedModel, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The inputs of an encoder–decoder with something for its decoder to read."""
+    given = any(
+        inputs.get(f"decoder_{name}") is not None for name in ("input_ids", "inputs_embeds")
+    )
+    if given or not decodes(model):
+        return inputs
+    texts = len(next(iter(inputs.values())))
+    first = getattr(model.config, "decoder_start_token_id", None) or 0
+    ids = [first, *(number % model.config.vocab_size for number in range(5, 5 + DECODED))]
+    tokens = torch.tensor([ids] * texts, device=model.device)
+    return {
+        **inputs,
+        "decoder_input_ids": tokens,
+        "decoder_attention_mask": torch.ones_like(tokens),
+    }
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from alti.read.block import Block
 from alti.read.cuda_capture import capturing
 from alti.read.events import Reader, first_of
 from alti.read.exactness import follow, require_same, untouched
-from alti.read.modules import call, network
+from alti.read.modules import call, network, with_decoder_ids
 from alti.read.verdicts import Place, Sample, Verdicts
 
 Through = Literal["ffn"] | None
@@ -64,8 +64,9 @@ def check(model: nn.Module, inputs: Mapping[str, Any], *, through: Through = Non
     Padding is left out. Above the limit of the model's dtype it raises DecompositionError, which
     names the block and the paths to look at. The same where reading changes the model's output,
     where something else than attention mixes tokens, and where the next layer does not read what
-    a layer computes (`alti.read.exactness`).
+    a layer computes (`alti.read.exactness`). An encoder–decoder without decoder ids gets some.
     """
+    inputs = with_decoder_ids(network(model), inputs)
     worst: list[float] = []
     output = _walk(model, inputs, lambda _, error: worst.append(float(error.max())), through, None)
     require_same(output, untouched(model, inputs), model, inputs)

@@ -19,6 +19,7 @@ from alti.views.said import (
     cut_note,
     is_text,
     label_of,
+    meaning_of,
     method_of,
     notes,
     number_of,
@@ -109,7 +110,7 @@ def page(
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="{theme or "light dark"}">
-<title>{_escaped(name)}</title>
+<title>{escaped(name)}</title>
 <style>{STYLE}</style>
 </head>
 <body class="alti-page">
@@ -121,14 +122,19 @@ def page(
 """
 
 
-def fragment(attributions: Shown, *, words: bool = True, one_scale: bool = False) -> str:
-    """A section for each text, for a page that includes STYLE. It opens with words or tokens."""
+def fragment(
+    attributions: Shown, *, words: bool = True, one_scale: bool = False, below: str = ""
+) -> str:
+    """A section for each text, for a page that includes STYLE. It opens with words or tokens.
+
+    `below` is HTML for the end of the section of a text.
+    """
     shown = sections(attributions)
     scales = _common(shown) if one_scale else {}
     return "\n".join(
         _answer(each, words)
         if isinstance(each, Attributions)
-        else _section(each, words, scales=scales)
+        else _section(each, words, below, scales=scales)
         for each in shown
     )
 
@@ -176,7 +182,7 @@ def _section(
     return f"""<section class="alti" aria-label="Explanation">
 <header>
 {_prediction(first) if same_prediction else ""}
-{f'<p class="alti-by">{_escaped(" · ".join(filter(None, by)))}</p>' if any(by) else ""}
+{f'<p class="alti-by">{escaped(" · ".join(filter(None, by)))}</p>' if any(by) else ""}
 {switch}
 </header>
 {rows}{below}
@@ -219,21 +225,21 @@ def _tokens(view: Attributions) -> str:
 def _token(attribution: Attribution, ranked: list[Ranked], scale: Scale) -> str:
     cells = "".join(f"<td>{_ranked(each, scale)}</td>" for each in ranked)
     chance = probability_of(attribution.probability or 0.0)
-    token = _escaped(token_of(attribution).replace("\n", "␊"))
+    token = escaped(token_of(attribution).replace("\n", "␊"))
     return f'<tr><th scope="row" dir="auto">{token}</th><td>{chance}</td>{cells}</tr>'
 
 
 def _ranked(each: Ranked, scale: Scale) -> str:
     """A word on the colour of its score, and the score."""
-    name = _escaped(("…" if each.answer else "") + shortened(each.name, 24))
+    name = escaped(("…" if each.answer else "") + shortened(each.name, 24))
     colour = class_of(scale.level(each.score))
-    return f'<span class="{colour}" dir="auto">{name}</span>{_number(scale, each.score)}'
+    return f'<span class="{colour}" dir="auto">{name}</span>{number_on(scale, each.score)}'
 
 
 def _prediction(attribution: Attribution) -> str:
     label = ""
     if attribution.label:
-        label = f'<strong dir="auto">{_escaped(label_of(attribution))}</strong>'
+        label = f'<strong dir="auto">{escaped(label_of(attribution))}</strong>'
     chance = f"<span>{chance_of(attribution)}</span>" if chance_of(attribution) else ""
     return f'<p class="alti-says">{label}{chance}</p>' if label or chance else ""
 
@@ -244,12 +250,13 @@ def _row(
     """One explanation by words and by tokens, with its name, prediction and model if they vary."""
     small = [label_of(attribution), chance_of(attribution)] if predicted else []
     small += [attribution.model] if model else []
-    below = f"<small>{_escaped(' · '.join(filter(None, small)))}</small>" if any(small) else ""
+    below = f"<small>{escaped(' · '.join(filter(None, small)))}</small>" if any(small) else ""
     name = ""
     if named:
-        name = f'<h3 class="alti-name">{_escaped(method_of(attribution))}{below}</h3>\n'
+        name = f'<h3 class="alti-name">{escaped(method_of(attribution))}{below}</h3>\n'
     if is_text(attribution.source):
-        views = "\n".join(_view(attribution, scales, words=words) for words in (True, False))
+        method = method_of(attribution)
+        views = text_views(attribution, {w: s for (name, w), s in scales.items() if name == method})
     else:
         views = _groups(attribution)
     return f'<div class="alti-row">\n{name}<div class="alti-view">\n{views}\n</div>\n</div>'
@@ -260,7 +267,7 @@ def _groups(attribution: Attribution) -> str:
     scale = Scale.of(attribution.scores.tolist())
     rows = "\n".join(_group(attribution, i, scale) for i in order_of(attribution))
     unit = scale_name(attribution)
-    left = _rest(notes(attribution, scale) + ([f"scores: {_escaped(unit)}"] if unit else []))
+    left = _rest(notes(attribution, scale) + ([f"scores: {escaped(unit)}"] if unit else []))
     below = f'\n<p class="alti-legend">{left}</p>' if left else ""
     return f'<table class="alti-groups">\n<tbody>\n{rows}\n</tbody>\n</table>{below}'
 
@@ -270,18 +277,23 @@ def _group(attribution: Attribution, i: int, scale: Scale) -> str:
     level = scale.level(score)
     look = f"alti-bar alti-w{abs(level)} {class_of(STEPS if level > 0 else -STEPS)}"
     bar = f'<span class="{look}"></span>' if level else ""
-    name = _escaped(number_of(attribution.source, i))
-    text = _escaped(shortened(attribution.tokens[i], LONGEST))
+    name = escaped(number_of(attribution.source, i))
+    text = escaped(shortened(attribution.tokens[i], LONGEST))
     return (
-        f'<tr><th scope="row">{name}</th><td>{_number(scale, score)}</td><td>{bar}</td>'
+        f'<tr><th scope="row">{name}</th><td>{number_on(scale, score)}</td><td>{bar}</td>'
         f'<td dir="auto">{text}</td></tr>'
     )
 
 
-def _view(attribution: Attribution, scales: Scales, *, words: bool) -> str:
+def text_views(attribution: Attribution, scales: dict[bool, Scale]) -> str:
+    """The text by words and by tokens, one of which is shown; `scales` may be given for each."""
+    return "\n".join(_view(attribution, scales.get(words), words=words) for words in (True, False))
+
+
+def _view(attribution: Attribution, given: Scale | None, *, words: bool) -> str:
     label = side_of(attribution)
     shown = passages(attribution, words=words)
-    scale = scales.get((method_of(attribution), words)) or scale_of(attribution, shown)
+    scale = given or scale_of(attribution, shown)
     texts = "\n".join(_text(passage, scale, label) for passage in shown)
     left = _rest(notes(attribution, scale, words=words))
     kind = "words" if words else "tokens"
@@ -298,7 +310,7 @@ def _pieces(passage: list[Piece], scale: Scale, label: str) -> Iterator[str]:
     for piece in passage:
         joined = previous is not None and previous.score is not None and not previous.special
         if piece.score is None:
-            text = _escaped(piece.text)
+            text = escaped(piece.text)
             yield f'<span class="alti-cut">{text}</span>' if piece.text.strip() else text
         elif piece.special:
             yield _special(piece, scale)
@@ -311,62 +323,66 @@ def _scored(piece: Piece, scale: Scale, label: str, joined: bool) -> str:
     """A word or token, with its score and its tokens for pointers, keyboards and screen readers."""
     score = piece.score or 0.0
     level = scale.level(score)
-    number = _number(scale, score)
-    tokens = " ".join(f"{token} {_number(scale, score)}" for token, score in piece.tokens)
+    number = number_on(scale, score)
+    tokens = " ".join(f"{token} {number_on(scale, score)}" for token, score in piece.tokens)
     classes = " ".join(filter(None, (class_of(level), "alti-on" if joined else "")))
     attributes = [f'class="{classes}"'] if classes else []
     if level:
         side = f" {'against' if level < 0 else 'for'} {label}" if scale.signed and label else ""
         read = f" read as {piece.unknown}" if piece.unknown else ""
-        spoken = _escaped(f"{piece.text}{read}, {number}{side}")
+        spoken = escaped(f"{piece.text}{read}, {number}{side}")
         attributes.append(f'tabindex="0" role="img" aria-label="{spoken}"')
     if piece.unknown:
         tokens = f"{tokens}: the model does not know this and read {piece.unknown}"
-    attributes.append(f'data-score="{number}" title="{_escaped(tokens)}"')
-    return f"<span {' '.join(attributes)}>{_escaped(piece.text)}{_unknown(piece)}</span>"
+    attributes.append(f'data-score="{number}" title="{escaped(tokens)}"')
+    return f"<span {' '.join(attributes)}>{escaped(piece.text)}{_unknown(piece)}</span>"
 
 
 def _unknown(piece: Piece) -> str:
     """As what the model read something that it does not know; not copied with the text."""
-    return f'<small class="alti-unknown">{_escaped(piece.unknown)}</small>' if piece.unknown else ""
+    return f'<small class="alti-unknown">{escaped(piece.unknown)}</small>' if piece.unknown else ""
 
 
 def _special(piece: Piece, scale: Scale) -> str:
     """A special token, uncoloured. One added to the text is drawn by CSS, so it is not copied."""
-    token = _escaped(" ".join(token for token, _ in piece.tokens))
+    token = escaped(" ".join(token for token, _ in piece.tokens))
     attributes = (
-        f'data-score="{_number(scale, piece.score or 0.0)}" title="{token}, a special token"'
+        f'data-score="{number_on(scale, piece.score or 0.0)}" title="{token}, a special token"'
     )
     if piece.text:
-        return f'<span class="alti-special" {attributes}>{_escaped(piece.text)}</span>'
+        return f'<span class="alti-special" {attributes}>{escaped(piece.text)}</span>'
     attributes = f'role="img" aria-label="{token}" data-token="{token}" {attributes}'
     return f'<span class="alti-special alti-added" {attributes}></span>'
 
 
 def _rest(left: list[str]) -> str:
     """What is not on the text."""
-    return "".join(f'<span class="alti-rest">{note.replace("-", "−")}</span>' for note in left)
+    spans = []
+    for note in left:
+        title = f' title="{escaped(meaning)}"' if (meaning := meaning_of(note)) else ""
+        spans.append(f'<span class="alti-rest"{title}>{note.replace("-", "−")}</span>')
+    return "".join(spans)
 
 
 def _legend(scale: Scale, label: str, rest: str, unit: str) -> str:
     """The ends of the scale, what its numbers are, and what is not on the text."""
     if not scale.largest:
         return f'<p class="alti-legend">every score is 0{rest}</p>'
-    high = _number(scale, scale.largest)
+    high = number_on(scale, scale.largest)
     if scale.signed:
-        low = _number(scale, -scale.largest)
-        side = f"for {_escaped(label)}" if label else "for"
+        low = number_on(scale, -scale.largest)
+        side = f"for {escaped(label)}" if label else "for"
         ramp = f'{low} against<span class="alti-ramp alti-both"></span>{side} {high}'
     else:
         ramp = f'0<span class="alti-ramp"></span>{high}'
     unit = unit.removesuffix(f" of {label}") if scale.signed and label else unit  # the ramp has it
-    unit = f'<span class="alti-unit">{_escaped(unit)}</span>' if unit else ""
+    unit = f'<span class="alti-unit">{escaped(unit)}</span>' if unit else ""
     return f'<p class="alti-legend" aria-hidden="true">{ramp}{unit}{rest}</p>'
 
 
-def _number(scale: Scale, score: float) -> str:
+def number_on(scale: Scale, score: float) -> str:
     return scale.number(score).replace("-", "−")
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     return escape(visible(text), quote=True)

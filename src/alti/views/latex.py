@@ -79,7 +79,7 @@ _RATHER = r"\textrm{ rather than }"
 _MACROS = r"""
 % Needs \usepackage[T1]{fontenc} and \usepackage{xcolor}.
 COLOURS
-\providecommand{\altiword}[3]{{\setlength{\fboxsep}{0.6pt}% shade, ink, text
+\providecommand{\altiword}[3]{\leavevmode{\setlength{\fboxsep}{0.6pt}% shade, ink, text
   \ifnum#1=0 \strut#3\else\kern-\fboxsep
   \colorbox{alti#1}{\rule[-.22\baselineskip]{0pt}{.82\baselineskip}\textcolor{#2}{#3}}%
   \kern-\fboxsep\fi}}
@@ -169,8 +169,8 @@ def _rows(attribution: Attribution, words: bool, common: "dict[str, Shades]") ->
     """The method and the text; further lines of the text are rows of their own."""
     shown = passages(attribution, words=words)
     shades = common.get(method_of(attribution)) or Shades.of(scores_of(shown))
-    lines = [*_lines(shown, shades), _legend(attribution, shades)]
-    lines += _notes(attribution, Scale.of(attribution.scores.tolist()), words=words)
+    left = _notes(attribution, Scale.of(attribution.scores.tolist()), words=words)
+    lines = [*_lines(shown, shades), r" \quad ".join([_legend(attribution, shades), *left])]
     pairs = zip_longest([_method(attribution)], lines, fillvalue="")
     return _spaced([_row(left, text) for left, text in pairs])
 
@@ -185,8 +185,8 @@ def _groups(attribution: Attribution) -> list[str]:
         box = _box(escaped(scale.number(scores[i])), shades.shade(scores[i]))
         text = escaped(shortened(attribution.tokens[i], CUT))
         rows.append(_row(escaped(number_of(attribution.source, i)), rf"{box} {text}"))
-    below = [_legend(attribution, shades), *_notes(attribution, scale)]
-    return _spaced(rows + [_row("", note) for note in below])
+    below = r" \quad ".join([_legend(attribution, shades), *_notes(attribution, scale)])
+    return _spaced([*rows, _row("", below)])
 
 
 def _legend(attribution: Attribution, shades: "Shades") -> str:

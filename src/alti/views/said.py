@@ -223,6 +223,21 @@ def probability_of(probability: float) -> str:
     return f"{probability:{'.3f' if probability >= 0.0005 else '.0e'}}"
 
 
+MEANING = {  # what the notes below a text mean
+    "special tokens": "Tokens like [CLS] and [SEP], which the tokenizer adds around every text. "
+    "This is the sum of their scores, which belong to no word.",
+    "line breaks": "Line breaks belong to no word.",
+    "template and line breaks": "What the chat template puts around the messages, and line breaks: "
+    "they belong to no word.",
+    SO_FAR: "What earlier tokens of the answer give to later ones.",
+}
+
+
+def meaning_of(note: str) -> str:
+    """What a note below a text means; '' if it says so itself."""
+    return next((what for name, what in MEANING.items() if note.startswith(name)), "")
+
+
 def special_total(attribution: Attribution) -> float:
     """The sum of the special tokens' scores, which the word view does not show."""
     return float(attribution.scores[attribution.special].sum())

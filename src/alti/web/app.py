@@ -19,9 +19,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from alti.views import html
 from alti.web.openapi import description
+from alti.web.process import CRASHED
 from alti.web.questions import EXPLAIN, EXPORT, VIEW, Field, read
 from alti.web.settings import LOOPBACK, Limits, Refused, Settings
-from alti.web.worker import CRASHED, Worker
+from alti.web.worker import Worker
 
 STATIC = Path(__file__).with_name("static")
 TYPES = {
@@ -78,13 +79,18 @@ def _api(worker: Worker, described: dict[str, Any], limits: Limits) -> list[Rout
             question["model"] = _known("model", question["model"] or models[0], models, 404)
             for spec in question.get("methods") or [question["method"]]:
                 _known("method", spec.partition(":")[0], methods, 400)
-            body = await worker.ask(kind, question, request.is_disconnected)
+            ticket = question.pop("ticket", None)
+            body = await worker.ask(kind, question, request.is_disconnected, ticket)
             is_json = question.get("format", "json") == "json"
             return Response(body, media_type="application/json" if is_json else "text/plain")
 
         return Route(f"/api/{kind}", respond, methods=["POST"])
 
-    return [route("explain", EXPLAIN), route("view", VIEW), route("export", EXPORT)]
+    async def state(request: Request) -> Response:
+        return JSONResponse(worker.state(request.query_params.get("ticket", "")))
+
+    routes = [route("explain", EXPLAIN), route("view", VIEW), route("export", EXPORT)]
+    return [*routes, Route("/api/queue", state)]
 
 
 def _files(described: dict[str, Any], limits: Limits) -> list[Route]:

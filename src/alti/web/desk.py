@@ -18,8 +18,9 @@ from alti.model.model import Model
 from alti.model.request import Request
 from alti.read.modules import evaluating, network, stacks_of
 from alti.views import html, latex
-from alti.views.said import left_out, scale_name, side_of
+from alti.views.said import left_out, meaning_of, scale_name, side_of
 from alti.views.segments import passages
+from alti.web.help import PLAIN, recommended, too_long
 from alti.web.settings import Settings
 
 CLASSES = 20  # the most classes whose probabilities are shown
@@ -92,11 +93,12 @@ class Desk:
 
     def export(self, question: dict[str, Any]) -> bytes:
         """The explanations as a page, a LaTeX document or a list of to_dict()."""
-        attributions = _explain_all(self._model(question), question, layers=False)
+        maps = question["maps"] and question["format"] == "json"
+        attributions = _explain_all(self._model(question), question, layers=maps)
         if question["other"] is not None:  # for the same class: others could not be compared
             target = attributions[0].target if question["target"] is None else question["target"]
             other = {**question, "text": question["other"], "target": target}
-            attributions += _explain_all(self._model(other), other, layers=False)
+            attributions += _explain_all(self._model(other), other, layers=maps)
         if question["format"] == "json":
             return _json([attribution.to_dict() for attribution in attributions])
         write = html.page if question["format"] == "html" else latex.document
@@ -106,12 +108,12 @@ class Desk:
     def _model(self, question: dict[str, Any]) -> Model:
         """The requested model; raises if the text is too long for it."""
         model = self.models[question["model"]]
-        encoded = model.encoder.encode(question["text"], question["text_pair"], truncate=True)
-        limit = min(self.limits.tokens, model.encoder.limit)
+        encoder = model.encoder
+        encoded = encoder.encode(question["text"], question["text_pair"], truncate=True)
+        limit = min(self.limits.tokens, encoder.limit)
         if encoded.cut or len(encoded.ids) > limit:
-            raise UsageError(
-                f"the text is longer than the {limit} tokens that can be explained here: shorten it"
-            )
+            whole = encoder.tokenizer(question["text"], question["text_pair"], verbose=False)
+            raise UsageError(too_long(len(whole["input_ids"]), limit, encoder.limit))
         return model
 
 
@@ -156,7 +158,7 @@ def _checked(method: str, options: dict[str, Any]) -> dict[str, Any]:
 def _method_entry(method: Method) -> dict[str, Any]:
     return {
         "name": method.name,
-        "what": method.summary,
+        "what": PLAIN.get(method.name, method.summary),
         "classes": method.class_specific,
         "options": method.options,
         "many_passes": method.many_passes,
@@ -177,6 +179,7 @@ def _model_entry(name: str, model: Model, tokens: int) -> dict[str, Any]:
         "outputs": len(config.id2label) if named else getattr(config, "vocab_size", 0),
         "labels": labels[:LABELS],
         "methods": [name for name, method in METHODS.items() if model.suits(method)],
+        "recommended": recommended(model.head.kind),
         "tokens": min(model.encoder.limit, tokens),
     }
 
@@ -243,7 +246,7 @@ def _pieces(attribution: Attribution, *, words: bool) -> list[list[dict[str, Any
 
 def _row(spec: str, attribution: Attribution) -> dict[str, Any]:
     """What one method says: its scores, what they are of, and what the word view does not show."""
-    left = [[name, score] for name, score in left_out(attribution)]
+    left = [[name, score, meaning_of(name)] for name, score in left_out(attribution)]
     return {
         "method": spec,
         "scores": attribution.scores.tolist(),

@@ -104,6 +104,9 @@ def description(models: list[str], methods: list[str]) -> dict[str, Any]:
         },
         "paths": {
             "/api/models": {"get": _get("The models, their labels, the methods and the limits.")},
+            "/api/queue": {
+                "get": _get("Where the request with a ticket is: waiting, loading or working.")
+            },
             "/api/explain": {
                 "post": _post("Explain a text.", EXPLAIN, ATTRIBUTION, models, methods)
             },

@@ -7,6 +7,7 @@ from typing import Any
 from alti.web.settings import Limits, Refused
 
 MOST = 4  # methods in one request
+LONGEST_TICKET = 64  # characters
 FORMATS = ("html", "latex", "json")
 
 _KINDS: dict[str, tuple[type, ...]] = {
@@ -51,19 +52,25 @@ _WHAT = {
 }
 _METHODS = {"methods": Field("array", "One to four methods; alti:p=2 gives an option.", ["alti"])}
 
+_TICKET = {
+    "ticket": Field("string", "A name of your choice: GET /api/queue?ticket= says where it is.")
+}
+
 EXPLAIN = {
     **_TEXT,
     "method": Field("string", "An attribution method.", "alti"),
     "options": Field("object", "The method's own options.", {}),
     **_WHAT,
     "layers": Field("boolean", "Whether to include the maps of the layers.", True),
+    **_TICKET,
 }
-VIEW = {**_TEXT, **_METHODS, **_WHAT}
+VIEW = {**_TEXT, **_METHODS, **_WHAT, **_TICKET}
 EXPORT = {
     **VIEW,
     "other": Field("string", "A text to compare with."),
     "format": Field("string", "html, latex or json.", "html"),
     "words": Field("boolean", "Whether the page opens with words rather than tokens.", True),
+    "maps": Field("boolean", "Whether JSON has the maps of the layers.", False),
 }
 
 
@@ -91,7 +98,8 @@ def read(body: bytes, fields: dict[str, Field], limits: Limits) -> dict[str, Any
     if characters > limits.characters:
         raise Refused(
             413,
-            f"The text has {characters} characters; this server accepts {limits.characters}.",
+            f"The text has {characters} characters, and this server accepts {limits.characters}: "
+            "shorten it, or explain its parts one by one.",
         )
     return question
 
@@ -109,6 +117,8 @@ def _check(name: str, field: Field, value: Any) -> None:
         strings = all(isinstance(item, str) for item in value)
         if not strings or not 1 <= len(value) <= MOST:
             raise Refused(400, f"{name} takes one to {MOST} names.")
+    if name == "ticket" and isinstance(value, str) and len(value) > LONGEST_TICKET:
+        raise Refused(400, f"ticket takes up to {LONGEST_TICKET} characters.")
     if name == "format" and value not in FORMATS:
         raise Refused(
             400, f"There is no format {_short(value)}: choose one of {', '.join(FORMATS)}."

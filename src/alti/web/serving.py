@@ -61,7 +61,7 @@ def server(app: Starlette, worker: Worker) -> uvicorn.Server:
         http=Connection,
         ws="none",
         lifespan="off",
-        limit_concurrency=CONNECTIONS,
+        limit_concurrency=CONNECTIONS + 1,  # silent ones have made room before
         timeout_graceful_shutdown=1,
         server_header=False,
     )

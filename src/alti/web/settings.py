@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass, field
 from ipaddress import ip_address
+from typing import Any
 
+SHORT = 2000  # characters that are explained within the plain time limit
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -14,7 +16,12 @@ class Limits:
     characters: int = 20_000  # of both texts together
     bytes: int = 256 * 1024  # of a request's body
     waiting: int = 16  # requests in the queue; further ones are rejected
-    seconds: float = 30.0  # in the queue, and again for the computation
+    seconds: float = 30.0  # without a sign of progress, for a text of SHORT characters
+
+    def seconds_for(self, question: dict[str, Any]) -> float:
+        """How long a request may show no progress: longer for longer texts."""
+        texts = (question.get(name) or "" for name in ("text", "text_pair", "other"))
+        return self.seconds * max(1.0, sum(map(len, texts)) / SHORT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ settings are not touched. Plots number layers from 1, as the paper does.
 from alti._errors import LoadError
 
 try:
+    from alti.views.plots.alignments import alignment_lines, alignment_matrix
     from alti.views.plots.attributions import layers, matrix, predictions, tokens
     from alti.views.plots.benchmarks import agreement, anisotropy, curves, methods
     from alti.views.plots.graph import graph
@@ -24,6 +25,8 @@ except ModuleNotFoundError as error:
 __all__ = [
     "ENDINGS",
     "agreement",
+    "alignment_lines",
+    "alignment_matrix",
     "anisotropy",
     "curves",
     "graph",

@@ -6,6 +6,7 @@ import { STEPS } from "/graph.js";
 import { keep } from "/keep.js";
 import { unpacked } from "/mixing.js";
 import { address, allow, fit, held, link, questionOf } from "/state.js";
+import { newTicket, showCancelled, showNothing, watch } from "/waiting.js";
 import { catalogue, recall, remember, rememberSoon, state, texts } from "/state.js";
 
 const PAUSE = 300; // milliseconds between the last keystroke and the request
@@ -35,9 +36,16 @@ async function ask(address, question, signal) {
 async function viewOf(text, signal, target) {
   if (!text.trim()) return null;
   const chosen = state.methods;
-  const question = { ...questionOf(text), ...(target === null ? {} : { target }) };
-  const response = await ask("/api/view", question, signal);
-  const view = await response.json();
+  const ticket = newTicket();
+  const question = { ...questionOf(text), ...(target === null ? {} : { target }), ticket };
+  const stopWatching = watch(ticket);
+  let view;
+  try {
+    const response = await ask("/api/view", question, signal);
+    view = await response.json();
+  } finally {
+    stopWatching();
+  }
   const rows = view.rows.filter((row) => chosen.includes(row.method));
   return { ...view, rows, maps: unpacked(view.mixing) };
 }
@@ -68,20 +76,36 @@ async function refresh() {
     return;
   }
   document.body.setAttribute("aria-busy", "true");
+  showNothing();
   let message = "";
   try {
     const results = await viewsOf(texts(), controller.signal);
     const views = results.map(({ value }) => value ?? null); // null: this text failed
-    if (controller === pending) fill(views);
+    if (controller === pending && !controller.signal.aborted) fill(views);
     message = failures(results);
   } catch (error) {
     message = error.message;
   }
   if (controller !== pending) return;
+  pending = null;
+  showNothing();
   document.body.removeAttribute("aria-busy");
   document.body.classList.toggle("stale", Boolean(message));
   showClasses();
   showError(message);
+}
+
+// Cancel the request that is running, which also frees the server; or ask again.
+function cancel() {
+  if (pending === null) {
+    refresh();
+    return;
+  }
+  pending.abort();
+  pending = null;
+  document.body.removeAttribute("aria-busy");
+  document.body.classList.add("stale");
+  showCancelled();
 }
 
 // The error messages of the texts, named unless both failed in the same way.
@@ -129,6 +153,7 @@ function wire() {
     redraw();
     at("results").focus(); // the button disappears
   });
+  on("cancel", "click", cancel);
   on("theme", "click", switchTheme);
   on("link", "click", copyLink);
   wireMenus();
@@ -208,7 +233,7 @@ function wireMenus() {
     const [text = "", other = null] = texts().filter((text) => text.trim());
     return { ...questionOf(text), other, words: state.unit === "words" };
   };
-  keep(at("keep"), { ask, toast, question, node: () => at("results") });
+  keep(at("keep"), { ask, toast, question });
   const open = () => document.querySelectorAll("details.menu[open]");
   addEventListener("click", ({ target }) => {
     if (!target.isConnected) return;

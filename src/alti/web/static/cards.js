@@ -3,7 +3,7 @@
 import { changes, commonScale } from "/changes.js";
 import { graph, STEPS, suitable } from "/graph.js";
 import { rowsOf, strip } from "/mixing.js";
-import { element, legend, paragraphs } from "/paint.js";
+import { added, element, legend, paragraphs } from "/paint.js";
 import { method, remember, rememberSoon, state } from "/state.js";
 
 const SHARES = "shares of 1";
@@ -101,6 +101,11 @@ function notesOn(view) {
   return texts.map((text) => element("span", { text }));
 }
 
+const predictionOf = (view) =>
+  view.label === null
+    ? "the prediction"
+    : `the prediction ${[quoted(view.label), chance(view)].filter(Boolean).join(", ")}`;
+
 const chance = (view) => (view.probability === null ? "" : percent(view.probability));
 
 function percent(share) {
@@ -189,17 +194,24 @@ function showMixing(view) {
 function showMixingTitle(view, word) {
   const { places, name } = word;
   const isRead = places.includes(view.position);
-  const title = element("em", { dir: "auto", text: name });
+  const title = element("em", { dir: "auto", text: name, title: meaningOf(view, places[0], name) });
   const which = views.every(Boolean) ? ` in the ${["first", "second"][views.indexOf(view)]} text` : "";
   at("mixing-title").replaceChildren("What ", title, ` is made of${which}`);
   const seen = `As ${view.mixing.method} sees it in ${view.model}`;
-  const note = isRead ? "; the prediction is read from it" : "";
+  const note = isRead ? `; ${predictionOf(view)} is read from it` : "";
   const part = partOf(view, word);
   at("mixing-by").textContent = `${seen}${note}${part}. Click a word for another.`;
   if (state.place === null || view.position === null || isRead) return;
   const text = `Back to ${view.names[view.position]}`;
   const about = { type: "button", class: "plain", text };
   at("mixing-by").append(" ", element("button", { ...about, onclick: () => pickHere(null) }));
+}
+
+// What a special token is doing here, one hover away.
+function meaningOf(view, place, name) {
+  if (!view.special[place]) return null;
+  const read = place === view.position ? " The model's prediction is read from it." : "";
+  return `${added(name)}${read}`;
 }
 
 function centre(box, column) {
@@ -219,7 +231,7 @@ function showLayer(view, rows) {
   }
   const options = { picked: placeOf(view), pick: pickHere };
   const { texts, scale } = paragraphs(view, state.unit, rows[layer], options);
-  const text = element("div", { class: `alti-${state.unit}` }, ...texts, legend(scale, { unit: SHARES }));
+  const text = element("div", { class: `alti-${state.unit}` }, ...texts, legend(scale, { unit: `${SHARES}, after layer ${layer + 1}` }));
   at("mixed").replaceChildren(text);
   showGraph();
 }
@@ -253,8 +265,12 @@ function drawGraph(view, box, threshold) {
   box.replaceChildren(...pictures);
   box.scrollLeft = scrolled;
   const target = element("em", { dir: "auto", text: name });
-  const numbers = `${count.toLocaleString("en")} of ${all.toLocaleString("en")} contributions are drawn`;
+  const [drawn, every] = [count, all].map((number) => number.toLocaleString("en"));
+  const least = Number((100 * threshold).toPrecision(3));
+  const numbers = `${drawn} of ${every} contributions are drawn, those above ${least} %`;
   const text = views.every(Boolean) ? ` in the ${["first", "second"][panel]} text` : "";
-  const note = ` at layer ${last + 1}${text}; ${numbers}.`;
+  const isRead = places.includes(view.position);
+  const whose = isRead ? `, from which ${predictionOf(view)} is read,` : "";
+  const note = `${whose} at layer ${last + 1}${text}; ${numbers}.`;
   at(`${box.id}-by`).replaceChildren("Blue leads to ", target, note);
 }

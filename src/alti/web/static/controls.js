@@ -72,24 +72,30 @@ function showExamples(refresh) {
 function showMethods(refresh) {
   at("methods-chosen").textContent = state.methods.join(", ");
   const offered = catalogue.methods.filter(({ name }) => model().methods.includes(name));
-  const group = (title, methods) => [
-    element("p", { class: "title", text: title }),
-    ...methods.map((entry) => methodOption(entry, refresh)),
-  ];
+  const group = (title, methods) =>
+    methods.length
+      ? [
+          element("p", { class: "title", text: title }),
+          ...methods.map((entry) => methodOption(entry, refresh)),
+        ]
+      : [];
   at("methods")
     .querySelector(".panel")
     .replaceChildren(
       element("p", { class: "faint", text: `Choose up to ${MOST}.` }),
-      ...group(
-        "How the input is mixed",
-        offered.filter((entry) => !entry.classes),
-      ),
+      ...group("Recommended for this model", offered.filter(isRecommended)),
       ...group(
         "What speaks for and against a class",
-        offered.filter((entry) => entry.classes),
+        offered.filter((entry) => entry.classes && !isRecommended(entry)),
+      ),
+      ...group(
+        "How the input is mixed",
+        offered.filter((entry) => !entry.classes && !isRecommended(entry)),
       ),
     );
 }
+
+const isRecommended = ({ name }) => name === model().recommended;
 
 function methodOption(entry, refresh) {
   const on = state.methods.some((spec) => method(spec) === entry);
@@ -101,10 +107,8 @@ function methodOption(entry, refresh) {
     at("methods").querySelector(`[value="${entry.name}"]`).focus();
     refresh();
   });
-  const withoutName = /^[^:]*: (.)/;
-  const what = entry.what.replace(withoutName, (_, first) => first.toUpperCase());
   const name = element("b", { text: entry.name });
-  const about = element("span", {}, name, element("small", { text: what }));
+  const about = element("span", {}, name, element("small", { text: entry.what }));
   return element("label", { class: "option" }, box, about);
 }
 
@@ -160,7 +164,11 @@ export function showClasses() {
   at("class").disabled = at("rival").disabled = !readsClass();
   at("classes").hidden = !offered.length;
   at("rivals").hidden = offered.length < 3; // of two classes, the other one is all others
-  at("class-hint").hidden = readsClass() || !offered.length;
+  const hinted = !readsClass() && offered.length > 0;
+  at("class-hint").hidden = !hinted;
+  // a hidden hint would still be read aloud with its field
+  if (hinted) at("class").setAttribute("aria-describedby", "class-hint");
+  else at("class").removeAttribute("aria-describedby");
   const verb = state.methods.length > 1 ? "show" : "shows";
   at("class-hint").textContent =
     `${state.methods.join(" and ")} ${verb} the same for every class: ` +

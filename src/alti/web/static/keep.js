@@ -1,19 +1,28 @@
-// The export menu: copies or saves an image, a web page, LaTeX or JSON.
+// The export menu: copies or saves a picture of a panel, a web page, LaTeX or JSON.
 
 import { element } from "/paint.js";
-import { picture } from "/picture.js";
+import { pdf, picture, vector } from "/picture.js";
 
+const PANELS = { results: "the texts", mixing: "what a token is made of", graph: "the graph" };
 const KINDS = [
-  { name: "Image", file: "alti.png", type: "image/png", format: null },
+  { name: "Image", file: "alti.png", type: "image/png", draw: picture },
+  { name: "SVG", file: "alti.svg", type: "image/svg+xml", draw: vector },
+  { name: "PDF", file: "alti.pdf", type: "application/pdf", draw: pdf, only: "Save" },
   { name: "HTML", file: "alti.html", type: "text/html", format: "html" },
   { name: "LaTeX", file: "alti.tex", type: "text/x-tex", format: "latex" },
   { name: "JSON", file: "alti.json", type: "application/json", format: "json" },
+  { name: "JSON with maps", file: "alti-maps.json", type: "application/json", format: "json", maps: true },
 ];
 
-export function keep(menu, { ask, toast, node, question }) {
+export function keep(menu, { ask, toast, question }) {
+  const panel = element("select", { id: "panel" });
+  for (const [value, text] of Object.entries(PANELS)) {
+    panel.append(element("option", { value, text }));
+  }
   const blobOf = async (kind) => {
-    if (kind.format === null) return currentPicture(node());
-    const response = await ask("/api/export", { ...question(), format: kind.format });
+    if (kind.draw) return currentPicture(kind.draw, document.getElementById(panel.value));
+    const { format, maps = false } = kind;
+    const response = await ask("/api/export", { ...question(), format, maps });
     return new Blob([await response.text()], { type: kind.type });
   };
   const run = (kind, action) => async () => {
@@ -30,23 +39,25 @@ export function keep(menu, { ask, toast, node, question }) {
   };
   const rows = KINDS.map((kind) => {
     const name = element("b", { text: kind.name });
-    const buttons = [button(kind, "Copy", copy), button(kind, "Save", save)];
-    return element("div", { class: "kind" }, name, ...buttons);
+    const buttons = kind.only ? [] : [button(kind, "Copy", copy)];
+    return element("div", { class: "kind" }, name, ...buttons, button(kind, "Save", save));
   });
-  menu.querySelector(".panel").append(...rows);
+  const label = element("label", { class: "kind" }, element("b", { text: "Picture of" }), panel);
+  menu.querySelector(".panel").append(label, ...rows);
 }
 
-function currentPicture(node) {
+function currentPicture(draw, node) {
   const { body } = document;
   const outdated = body.classList.contains("stale") || body.hasAttribute("aria-busy");
-  if (!outdated) return picture(node);
+  if (!outdated && !node.hidden) return draw(node);
   throw new Error("The picture would show another text: wait for the explanation of this one.");
 }
 
 async function copy(kind, blob) {
   try {
     const { clipboard } = navigator;
-    if (kind.format === null) await clipboard.write([new ClipboardItem({ [kind.type]: blob })]);
+    const isImage = kind.type === "image/png";
+    if (isImage) await clipboard.write([new ClipboardItem({ [kind.type]: blob })]);
     else await clipboard.writeText(await blob.text());
     return `${kind.name} copied.`;
   } catch {

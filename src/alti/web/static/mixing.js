@@ -1,6 +1,6 @@
 // What a token consists of: rows of C^l and R^l = C^l · … · C^1, and the strip of all layers.
 
-import { classOf, element, legend, number } from "/paint.js";
+import { added, classOf, element, legend, number } from "/paint.js";
 
 const STEEP = 0.6; // small shares would be white beside a few large ones; as in alti.plots
 const HALF = 0.5 ** (1 / STEEP); // the share of the largest with half of the colour
@@ -80,7 +80,7 @@ function column(view, i, places, pick) {
     type: "button",
     tabindex: -1,
     class: classes.filter(Boolean).join(" ") || null,
-    title: name,
+    title: view.special[i] ? added(name) : name,
     "data-place": i,
     text: short(name),
     onclick: () => pick(i),

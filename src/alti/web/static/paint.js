@@ -82,12 +82,18 @@ function pieceNode(piece, joined, view, scores, scale, options) {
     "data-score": shown,
     "data-place": piece.places[0],
     text: name,
-    title: read ? `The model does not know ${name} and read ${piece.unknown}` : null,
+    title: read ? unknownTitle(name, piece) : piece.special ? added(name) : null,
     onclick: () => pick(piece.places[0]),
   });
   if (read) node.append(element("small", { class: "alti-unknown", text: piece.unknown }));
   return node;
 }
+
+const unknownTitle = (name, { unknown }) => `The model does not know ${name} and read ${unknown}`;
+
+// What a token like [CLS] is.
+export const added = (name) =>
+  `${name} is a special token: the tokenizer adds it, or it marks a place; it is no word.`;
 
 // One tab stop for all texts; the arrow keys move from piece to piece.
 function moveWithArrows(texts) {
@@ -110,13 +116,13 @@ function moveWithArrows(texts) {
   });
 }
 
-// The ends of the scale, what its numbers are of, and what `left` is not on the text: [name, score].
+// The ends of the scale, what its numbers are of, and what `left` is not on the text: [name, score, meaning].
 export function legend(scale, { label = "", unit = "", left = [] } = {}) {
   const least = 0.0005 * (scale.largest || 1);
   const more = left
     .filter(([, score]) => Math.abs(score) >= least)
-    .map(([name, score]) => `${name} ${number(score, scale)}`)
-    .map((text) => element("span", { class: "alti-rest", text }));
+    .map(([name, score, title]) => ({ text: `${name} ${number(score, scale)}`, title }))
+    .map(({ text, title }) => element("span", { class: "alti-rest", text, title: title || null }));
   const named = scale.signed && label ? unit.replace(` of ${label}`, "") : unit; // the ramp has it
   if (named) more.unshift(element("span", { class: "alti-unit", text: named }));
   if (!scale.largest) return element("p", { class: "alti-legend" }, "every score is 0", ...more);

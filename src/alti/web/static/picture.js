@@ -1,125 +1,88 @@
-// A part of the page as a PNG: its boxes and letters are redrawn on a canvas at the same positions.
+// A drawing as a file: SVG, PNG, or a PDF with the picture on a page of its size.
 
-const SHARP = 2; // canvas pixels per CSS pixel
-const ARABIC = /\p{Script=Arabic}/u;
+import { drawing } from "/drawing.js";
+
+const SHARP = 2; // pixels of a PNG per CSS pixel
+const SHARPER = 3; // of a PDF
+const LARGEST = 16_000; // pixels of a side; browsers draw nothing beyond
+
+export function vector(node) {
+  const text = new XMLSerializer().serializeToString(drawing(node));
+  return new Blob([text], { type: "image/svg+xml" });
+}
 
 export async function picture(node) {
-  const box = node.getBoundingClientRect();
-  const canvas = document.createElement("canvas");
-  canvas.width = Math.ceil(box.width * SHARP);
-  canvas.height = Math.ceil(box.height * SHARP);
-  const ink = canvas.getContext("2d");
-  ink.scale(SHARP, SHARP);
-  ink.fillStyle = getComputedStyle(document.body).backgroundColor;
-  ink.fillRect(0, 0, box.width, box.height);
-  ink.translate(-box.left, -box.top);
-  draw(ink, node);
+  const canvas = await painted(drawing(node), SHARP);
   const blob = await new Promise((done) => canvas.toBlob(done, "image/png"));
-  if (!blob) throw new Error("There is nothing to draw: type a text first.");
+  if (!blob) throw new Error("The picture is too large for this browser: save it as SVG.");
   return blob;
 }
 
-function draw(ink, node) {
-  const style = getComputedStyle(node);
-  if (style.display === "none" || style.visibility === "hidden") return;
-  boxes(ink, node, style);
-  for (const child of node.childNodes) {
-    if (child.nodeType === Node.ELEMENT_NODE) draw(ink, child);
-    else if (child.nodeType === Node.TEXT_NODE && child.data.trim()) letters(ink, child, style);
+async function painted(svg, sharp) {
+  const [width, height] = [svg.getAttribute("width"), svg.getAttribute("height")].map(Number);
+  const scale = Math.min(sharp, LARGEST / width, LARGEST / height);
+  const image = new Image();
+  const text = new XMLSerializer().serializeToString(svg);
+  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
+  await image.decode();
+  const canvas = document.createElement("canvas");
+  canvas.width = Math.ceil(width * scale);
+  canvas.height = Math.ceil(height * scale);
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  return canvas;
+}
+
+export async function pdf(node) {
+  const svg = drawing(node);
+  const canvas = await painted(svg, SHARPER);
+  const { width, height } = canvas;
+  const pixels = canvas.getContext("2d").getImageData(0, 0, width, height).data;
+  const colours = new Uint8Array(3 * width * height);
+  for (let i = 0, j = 0; i < pixels.length; i += 4) {
+    for (let k = 0; k < 3; k++) colours[j++] = pixels[i + k];
   }
+  const packed = new Blob([colours]).stream().pipeThrough(new CompressionStream("deflate"));
+  const data = new Uint8Array(await new Response(packed).arrayBuffer());
+  const points = ["width", "height"].map((name) => 0.75 * Number(svg.getAttribute(name)));
+  return new Blob(pages(data, width, height, points), { type: "application/pdf" });
 }
 
-function boxes(ink, node, style) {
-  const colours = style.backgroundImage.match(/rgba?\([^)]+\)|#[0-9a-f]{6}/gi);
-  const plain = style.backgroundColor;
-  for (const box of node.getClientRects()) {
-    if (colours) {
-      const ramp = ink.createLinearGradient(box.left, 0, box.right, 0);
-      colours.forEach((colour, i) => ramp.addColorStop(i / (colours.length - 1), colour));
-      fill(ink, box, style, ramp);
-    } else if (!/^rgba\(.*, 0\)$|^transparent$/.test(plain)) fill(ink, box, style, plain);
-    if (parseFloat(style.borderTopWidth) && style.borderTopStyle !== "none") {
-      ink.fillStyle = style.borderTopColor;
-      if (parseFloat(style.borderBottomWidth)) outline(ink, box, style);
-      else ink.fillRect(box.left, box.top, box.width, parseFloat(style.borderTopWidth));
-    }
-  }
+// One page with one picture on it.
+function pages(data, width, height, [across, down]) {
+  const content = `q ${across} 0 0 ${down} 0 0 cm /I Do Q`;
+  const image =
+    `<< /Type /XObject /Subtype /Image /Width ${width} /Height ${height} /ColorSpace /DeviceRGB ` +
+    `/BitsPerComponent 8 /Filter /FlateDecode /Length ${data.length} >>\nstream\n`;
+  const page =
+    `<< /Type /Page /Parent 2 0 R /MediaBox [0 0 ${across} ${down}] /Contents 4 0 R ` +
+    "/Resources << /XObject << /I 5 0 R >> >> >>";
+  const objects = [
+    ["<< /Type /Catalog /Pages 2 0 R >>"],
+    ["<< /Type /Pages /Kids [3 0 R] /Count 1 >>"],
+    [page],
+    [`<< /Length ${content.length} >>\nstream\n${content}\nendstream`],
+    [image, data, "\nendstream"],
+  ];
+  return assembled(objects);
 }
 
-function path(ink, box, style) {
-  ink.beginPath();
-  const radius = parseFloat(style.borderEndEndRadius) || 0;
-  ink.roundRect(box.left, box.top, box.width, box.height, radius);
-}
-
-function fill(ink, box, style, paint) {
-  ink.fillStyle = paint;
-  path(ink, box, style);
-  ink.fill();
-}
-
-function outline(ink, box, style) {
-  ink.strokeStyle = style.borderTopColor;
-  ink.lineWidth = parseFloat(style.borderTopWidth);
-  path(ink, box, style);
-  ink.stroke();
-}
-
-function letters(ink, text, style) {
-  ink.font = `${style.fontStyle} ${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
-  ink.fillStyle = style.color;
-  ink.direction = style.direction;
-  ink.textAlign = "left";
-  const parts = lines(text);
-  for (const { part, box } of parts) {
-    const { fontBoundingBoxAscent: up, fontBoundingBoxDescent: down } = ink.measureText(part);
-    const base = box.top + (box.height - up - down) / 2 + up;
-    const parent = text.parentNode;
-    const inWord = parts.length === 1 && ARABIC.test(part) && parent.dataset.score !== undefined;
-    if (inWord) cutOut(ink, wordAround(parent, parent.getBoundingClientRect().top), box, base);
-    else ink.fillText(part, box.left, base);
-  }
-}
-
-// Arabic letters keep their shapes from the whole word, so each sub-word is clipped out of it.
-function wordAround(span, top) {
-  const parts = [span];
-  const fits = (next) =>
-    next?.nodeType === Node.ELEMENT_NODE &&
-    ARABIC.test(next.textContent) &&
-    Math.abs(next.getBoundingClientRect().top - top) < 2;
-  while (fits(parts[0].previousSibling)) parts.unshift(parts[0].previousSibling);
-  while (fits(parts.at(-1).nextSibling)) parts.push(parts.at(-1).nextSibling);
-  const left = Math.min(...parts.map((part) => part.getBoundingClientRect().left));
-  return { whole: parts.map((part) => part.textContent).join(""), left };
-}
-
-function cutOut(ink, { whole, left }, box, base) {
-  ink.save();
-  ink.beginPath();
-  ink.rect(box.left, box.top - box.height, box.width, 3 * box.height);
-  ink.clip();
-  ink.fillText(whole, left, base);
-  ink.restore();
-}
-
-// A text node split into its lines.
-function lines(text) {
-  const range = document.createRange();
-  range.selectNodeContents(text);
-  const boxes = [...range.getClientRects()];
-  if (boxes.length <= 1) return boxes.map((box) => ({ part: text.data.trim() || text.data, box }));
-  const parts = [];
-  let at = 0;
-  for (const letter of text.data) {
-    range.setStart(text, at);
-    range.setEnd(text, at + letter.length);
-    at += letter.length;
-    const box = range.getClientRects()[0];
-    if (!box) continue;
-    const last = parts.at(-1);
-    if (last && Math.abs(last.box.top - box.top) < 2) last.part += letter;
-    else parts.push({ part: letter, box });
-  }
+// The objects of a PDF with the table that says where each begins.
+function assembled(objects) {
+  const parts = ["%PDF-1.4\n"];
+  const starts = [];
+  let at = parts[0].length;
+  const add = (part) => {
+    parts.push(part);
+    at += part.length; // text is ASCII
+  };
+  objects.forEach((object, i) => {
+    starts.push(at);
+    for (const part of [`${i + 1} 0 obj\n`, ...object, "\nendobj\n"]) add(part);
+  });
+  const start = at;
+  const rows = starts.map((each) => `${String(each).padStart(10, "0")} 00000 n \n`).join("");
+  const size = objects.length + 1;
+  add(`xref\n0 ${size}\n0000000000 65535 f \n${rows}`);
+  add(`trailer\n<< /Size ${size} /Root 1 0 R >>\nstartxref\n${start}\n%%EOF\n`);
   return parts;
 }

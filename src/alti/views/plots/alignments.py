@@ -1,0 +1,72 @@
+"""Plots of alignments: lines between two texts, and the matrix target × source."""
+
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+
+from alti.model.alignment import Alignment
+from alti.views.alignments import shares
+from alti.views.plots.look import (
+    BLUE,
+    INK,
+    WATER,
+    array,
+    axes,
+    bare,
+    inches,
+    literal,
+    name,
+    typeface,
+)
+
+LETTER = 0.085  # inches that a letter takes
+SPACE = 0.22  # between words
+
+
+def alignment_lines(alignment: Alignment, *, ax: Axes | None = None) -> Axes:
+    """The source above the target, a line for each link, stronger where its score is."""
+    places = [_places(words) for words in (alignment.source, alignment.target)]
+    lasts = (alignment.source[-1], alignment.target[-1])
+    width = max(
+        ends[-1] + LETTER * (len(literal(last)) / 2 + 1)
+        for ends, last in zip(places, lasts, strict=True)
+    )
+    ax, _ = axes(ax, width, 1.1)
+    strengths = shares(alignment)
+    for i, j in alignment.links:
+        share = strengths[j][i]
+        ends = places[0][i], places[1][j]
+        ax.plot(ends, (0.85, 0.15), color=BLUE, alpha=0.25 + 0.75 * share, linewidth=1.6)
+    rows = (alignment.source, places[0], 0.9), (alignment.target, places[1], 0.1)
+    for words, own, y in rows:
+        for word, x in zip(words, own, strict=True):
+            side = "bottom" if y > 0.5 else "top"
+            ax.text(x, y, literal(word), ha="center", va=side, fontsize=9, color=INK, **typeface())
+    ax.set(xlim=(-0.1, width), ylim=(-0.15, 1.15), xticks=[], yticks=[])
+    bare(ax)
+    return ax
+
+
+def _places(words: tuple[str, ...]) -> list[float]:
+    """The middle of each word on a line, in inches."""
+    at, middles = 0.0, []
+    for word in words:
+        wide = LETTER * len(literal(word))
+        middles.append(at + wide / 2)
+        at += wide + SPACE
+    return middles
+
+
+def alignment_matrix(alignment: Alignment, *, ax: Axes | None = None) -> Axes:
+    """Target words (rows) × source words; rows relative to their best, links framed."""
+    values = array(shares(alignment))
+    rows, columns = values.shape
+    beside, below = inches(alignment.target), inches(alignment.source)
+    ax, size = axes(ax, max(1.2, 0.26 * columns), max(1.0, 0.26 * rows), beside=beside, below=below)
+    ax.imshow(values, cmap=WATER, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+    for i, j in alignment.links:
+        corner = i - 0.46, j - 0.46
+        ax.add_patch(Rectangle(corner, 0.92, 0.92, fill=False, edgecolor=INK, linewidth=0.9))
+    bare(ax)
+    name(ax.yaxis, alignment.target, size[1])
+    name(ax.xaxis, alignment.source, size[0], upright=True)
+    return ax

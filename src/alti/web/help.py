@@ -1,0 +1,81 @@
+"""What the page says to newcomers: what a method does, and what went wrong in which field."""
+
+import re
+
+RECOMMENDED = {"causal": "absence", "masked": "absence", "encoder": "alti"}  # by kind of head
+FIRST_CHOICE = "consensus"  # of classifiers
+
+PLAIN = {
+    "consensus": "What speaks for and against the class, by two ways together. The first choice "
+    "for classifiers.",
+    "absence": "How much the class would lose if the word were not there, without running the "
+    "model again. The choice for the next word of a language model.",
+    "dimming": "How much the class would gain from looking at a word a little more, while it "
+    "looks at everything a little less.",
+    "linear": "What each word adds to the class if everything nonlinear in the model stays as it "
+    "is. With what biases add, the numbers add up to the class.",
+    "alti_logit": "What the words pass on to each other for or against the class, followed back "
+    "to the words of the text.",
+    "alti": "Which words the model's answer is mixed from, followed through all layers. It is the "
+    "same for every class: it does not say for or against.",
+    "alti_ln2": "As alti, measured at a later place in each layer.",
+    "norms": "As alti, but by how long the vectors are that words pass on, not by what they "
+    "change.",
+    "globenc": "As norms, measured at a later place in each layer.",
+    "attention": "Where the last layer looks. Attention says where a model looks, not what it "
+    "takes from there.",
+    "attention_rollout": "Where all layers look, one through the other. Attention says where a "
+    "model looks, not what it takes from there.",
+    "gradient": "How strongly a tiny change of the word would move the prediction, in whatever "
+    "direction.",
+    "input_x_gradient": "As gradient, times the size of the word's own vector.",
+    "integrated_gradients": "As gradient, averaged on the way from an empty text to this one. "
+    "Slow: about 300 passes.",
+    "occlusion": "How much the probability drops when the word is taken out. Slow: the model runs "
+    "once for every token.",
+    "leave_one_out": "As occlusion, on a logarithmic scale. Slow: the model runs once for every "
+    "token.",
+    "contextcite": "The model is asked about many random parts of the text; which words make the "
+    "difference? Slow: 65 passes.",
+    "surrogate": "As contextcite with fewer passes, because it starts from linear. Slow: 16 "
+    "passes.",
+    "random": "Chance. What every other method has to beat.",
+}
+_FIELDS = (  # arguments of the library, as the page calls them
+    (r"\btarget and against\b", "Class and Rather than"),
+    (r"\btarget = ", "Class "),
+    (r"\bagainst = ", "Rather than "),
+    (r"\bposition = ", "Position "),
+    (r"\bwith position=", "in the field Position"),
+    (r"\bor give position=", "or fill in Position"),
+    (r"\btext_pair\b", "the second text"),
+    (r": try --dtype float32", ": the server would have to be started with --dtype float32"),
+    (r"load the model with dtype='float32' \(--dtype float32\)", "start the server with --dtype "
+     "float32"),
+)  # fmt: skip
+
+
+def recommended(kind: str) -> str:
+    """The method to begin with, for a kind of head."""
+    return RECOMMENDED.get(kind, FIRST_CHOICE)
+
+
+def in_fields(message: str) -> str:
+    """A message of the library in the words of the page."""
+    for argument, field in _FIELDS:
+        message = re.sub(argument, field, message, flags=re.IGNORECASE)
+    return message
+
+
+def too_long(tokens: int, limit: int, model_limit: int) -> str:
+    """How long a text is, how long it may be, and what to do."""
+    share = -(-100 * (tokens - limit) // tokens)
+    if limit < model_limit:
+        allowed = f"{limit} can be explained here"
+        otherwise = "or start the server with a higher --max-tokens"
+    else:
+        allowed = f"the model takes {limit}"
+        otherwise = "or explain its parts one by one"
+    return (
+        f"the text has {tokens} tokens, and {allowed}: shorten it by about {share} %, {otherwise}"
+    )
