@@ -150,10 +150,8 @@ def maps_of(
     held: list[Block] = []
     places = iter(places_of(model, inputs))
 
-    device = inputs.mask.device  # layers may be on several
-
     def keep(block: Block) -> None:
-        drawn = draw(block).to(device)
+        drawn = draw(block).to(inputs.mask.device)  # layers may be on several
         maps.append(drawn if inputs.split is None else joint(drawn, next(places), inputs.mask))
 
     def visit(block: Block) -> None:

@@ -63,7 +63,7 @@ class Head:
         if not kinds and inner.base_model is not inner:
             raise UnsupportedModelError(
                 f"explain does not take the head of {name} ({family}): load the checkpoint as one "
-                f"of {', '.join('Auto…' + ending for ending in list(KINDS)[:-1])} or AutoModel"
+                f"of {', '.join('Auto…' + ending for ending in list(KINDS)[:6])} or AutoModel"
             )
         return cls(kinds[0] if kinds else "encoder", _pool(inner), inner.config)
 

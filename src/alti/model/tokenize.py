@@ -384,7 +384,7 @@ class Encoder:
     def _padded(self, rows: list[list[int]], fill: int, length: int | None = None) -> Tensor:
         length = length or max(map(len, rows))
         return torch.tensor(
-            [row + [fill] * (length - len(row)) for row in rows], device=self.model.device
+            [row + [fill] * (length - len(row)) for row in rows], device=device_of(self.model)
         )
 
     def _collate_both(self, texts: list[Encoded]) -> Inputs:
