@@ -88,7 +88,7 @@ def load(
         ) from error
 
 
-def _require_as_it_is(asked: dict[str, bool]) -> None:
+def _require_as_it_is(**asked: bool) -> None:
     """Raise where a model that a user has would have to be changed."""
     if names := " and ".join(name for name, given in asked.items() if given):
         raise UsageError(

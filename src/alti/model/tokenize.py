@@ -20,7 +20,7 @@ from alti._errors import AltiWarning, LoadError, UnsupportedModelError, UsageErr
 from alti.methods.types import Inputs
 from alti.model.source import Group
 from alti.model.words import LONE_SURROGATE
-from alti.read.modules import family_of, network
+from alti.read.modules import device_of, family_of, network
 from alti.read.process import held_while_forking
 
 Span = tuple[int, int]
