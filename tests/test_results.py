@@ -4,6 +4,7 @@ import json
 import pickle
 import sys
 from dataclasses import replace
+from importlib.util import find_spec
 from types import SimpleNamespace
 
 import numpy as np
@@ -171,3 +172,65 @@ def test_notebooks_show_lists_as_tables():
     assert formats[tuple]((attribution(),)).count("<tr>") == 2
     assert formats[list]([1, attribution()]) is None
     assert formats[list]([]) is None
+
+
+class Explanation:
+    """What SHAP's class is given."""
+
+    def __init__(self, values, base_values=None, data=None, **names):
+        self.values, self.base_values, self.data, self.names = values, base_values, data, names
+
+
+@pytest.fixture
+def shap(monkeypatch):
+    """SHAP where it is installed, and else a record of what it would be given."""
+    if find_spec("shap") is None:
+        monkeypatch.setitem(sys.modules, "shap", SimpleNamespace(Explanation=Explanation))
+
+
+@pytest.mark.usefixtures("shap")
+def test_shap_gets_scores_and_pieces_of_the_text():
+    found = attribution(extra={"remainder": -0.5})
+    explanation = found.to_shap()
+    np.testing.assert_array_equal(explanation.values, found.values)
+    assert explanation.base_values == -0.5
+    assert list(explanation.data) == ["[CLS] ", "So ", "un", "lucky", "!", "[SEP] "]
+    assert list(found.words().to_shap().data) == ["So ", "unlucky", "!"]
+    assert list(found.grouped("sentence").to_shap().data) == ["sentence 1 "]
+    assert attribution().to_shap().base_values == 0
+
+
+@pytest.mark.usefixtures("shap")
+def test_shap_gets_a_column_for_each_prediction():
+    result = several(extra=({"remainder": 1.0}, {"remainder": 2.0}))
+    explanation = result.to_shap()
+    np.testing.assert_array_equal(explanation.values, result.values.T)
+    np.testing.assert_array_equal(explanation.base_values, [1.0, 2.0])
+
+
+def test_captum_gets_a_record():
+    visualization = pytest.importorskip("captum.attr").visualization
+    found = attribution(text="So <b>cky!!", tokens=("[CLS]", "so", "<", "b>cky", "!", "[SEP]"))
+    record = found.to_captum()
+    assert isinstance(record, visualization.VisualizationDataRecord)
+    assert (record.pred_class, record.attr_class, record.pred_prob) == (
+        "negative",
+        "negative",
+        0.75,
+    )
+    assert record.attr_score == pytest.approx(1.0)
+    torch.testing.assert_close(record.word_attributions, found.scores / 0.4)
+    assert record.raw_input_ids == ["[CLS]", "so", "&lt;", "b&gt;cky", "!", "[SEP]"]
+    assert [one.pred_class for one in several().to_captum()] == ["negative", "neutral"]
+    assert np.isnan(attribution(probability=None).to_captum().pred_prob)
+    assert attribution(scores=torch.zeros(6)).to_captum().word_attributions.tolist() == [0.0] * 6
+    cell = visualization.format_word_importances(record.raw_input_ids, record.word_attributions)
+    assert cell.count("<mark") == 6
+
+
+@pytest.mark.parametrize("name", ["shap", "captum"])
+def test_exports_without_their_library(name, monkeypatch):
+    for module in [name, *(each for each in sys.modules if each.startswith(f"{name}."))]:
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(alti.LoadError, match=f"to_{name} needs {name}, .*: pip install {name}"):
+        getattr(attribution(), f"to_{name}")()

@@ -98,6 +98,25 @@ class Result:
         """
         return import_module("alti.views.exports").frame(self)
 
+    def to_shap(self) -> Any:
+        """SHAP's `Explanation`, for its plots: values [T], of several predictions [T, K].
+
+        SHAP draws values as steps from a base value to the model's output. Those of `linear` are:
+        its base value is what biases carry. Of other methods it is 0, and the end is their sum.
+
+        >>> shap.plots.text(model.explain("A clever film.", method="linear").to_shap())
+        """
+        return import_module("alti.views.exports").shap(self)
+
+    def to_captum(self) -> Any:
+        """Captum's `VisualizationDataRecord`, of several predictions a list of them.
+
+        Colours are relative to the largest score. There is no true class: set `true_class`.
+
+        >>> captum.attr.visualization.visualize_text([model.explain("A clever film.").to_captum()])
+        """
+        return import_module("alti.views.exports").captum(self)
+
     def __str__(self) -> str:
         return self.render()
 
