@@ -190,8 +190,7 @@ class Model(OtherHeads):
         not for answers and groups). `options` are the method's own.
         """
         if self.head.kind == "image":
-            asked = {"method": method, "options": options, "layers": layers is not False}
-            return self.see(text, target, against, groups, **asked)
+            return self.see(text, target, against, groups, layers, method=method, options=options)
         question = Question(
             text=text,
             text_pair=text_pair,
@@ -227,9 +226,7 @@ class Model(OtherHeads):
         if question.has_answer and against is not None:
             return self._contrasted(question, against, request)
         task = self.read(question, request)
-        if request.layers and named(method).draws_maps and is_long_text(len(task.encoded.ids)):
-            request = self._with_maps(request, len(task.encoded.ids), asked=layers is not None)
-        (result,) = self._explained([task], request)
+        (result,) = self._explained([task], self._with_maps(request, task, layers))
         several = question.has_answer or positions is not None or self.head.kind == "span"
         return result if several and not total else single(result)
 
@@ -405,8 +402,12 @@ class Model(OtherHeads):
         """By default maps of the layers are kept, but not of answers, which are long, or groups."""
         return not question.has_answer and groups is None
 
-    def _with_maps(self, request: Request, tokens: int, *, asked: bool) -> Request:
+    def _with_maps(self, request: Request, task: Task, asked: bool | None) -> Request:
         """Maps of the layers of a long text are kept only if they are asked for."""
+        tokens = len(task.encoded.ids)
+        draws = request.layers and named(request.method).draws_maps
+        if not draws or not is_long_text(tokens):
+            return request
         count = sum(len(layers) * len(stack.sites) for stack, layers in stacks_of(self.model))
         if asked:
             size = count * tokens**2 * 4 / 1e9
@@ -415,7 +416,7 @@ class Model(OtherHeads):
                 AltiWarning,
                 stacklevel=3,
             )
-        return replace(request, layers=asked)
+        return replace(request, layers=bool(asked))
 
     def _contrasted(self, question: Question, against: Any, request: Request) -> Attribution:
         """One answer rather than another: what the prompt's tokens change about log p of both."""

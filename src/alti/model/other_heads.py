@@ -186,9 +186,10 @@ class OtherHeads:
     # Images
 
     def see(
-        self, image: Any, target: Any, against: Any, groups: Any, **asked: Any
+        self, image: Any, target: Any, against: Any, groups: Any, layers: Any, **asked: Any
     ) -> ImageAttribution:
         """Which patches of an image a prediction rests on."""
+        asked["layers"] = layers is not False
         place, _ = self.show(image)
         request = request_of(
             self.head, None, target=target, against=against, **self._masking(asked)
