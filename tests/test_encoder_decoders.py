@@ -390,3 +390,128 @@ def test_the_model_is_left_as_it_was(marian):
     assert all(torch.equal(x, before[name]) for name, x in network.state_dict().items())
     hooks = [hook for module in network.modules() for hook in module._forward_hooks.values()]
     assert all(hook.__module__.startswith("transformers") for hook in hooks)
+
+
+# Speech
+
+
+def speaker(**config: object) -> alti.Model:
+    """A tiny model that hears."""
+    roles = {"vocab_size": len(tiny.tokenizer()), "decoder_start_token_id": 0, **config}
+    network = tiny.build("whisper", "AutoModelForSpeechSeq2Seq", **roles)
+    return alti.Model(network, tiny.tokenizer(), name="tiny")
+
+
+@pytest.fixture(scope="session")
+def whisper() -> alti.Model:
+    return speaker()
+
+
+@pytest.fixture(scope="session")
+def features() -> torch.Tensor:
+    return torch.randn(8, 18, generator=torch.Generator().manual_seed(0))
+
+
+def test_frames_of_a_sound_are_tokens(whisper, features):
+    result = whisper.explain(features=features, answer=ANSWER, layers=True)
+    source = result.source
+    assert source.decoder == 9
+    assert source.offsets[:9] == tuple((i, i + 1) for i in range(9))
+    assert source.tokens[:3] == ("0.00s", "0.02s", "0.04s")
+    assert source.seconds == 0.02
+    split, total = source.decoder, len(source)
+    blocks = alti.trace(
+        whisper.model,
+        {
+            "input_features": features[None].double(),
+            "decoder_input_ids": torch.tensor([source.ids[split:]]),
+        },
+    )
+    product = torch.eye(total, dtype=torch.float64)
+    for number, block in enumerate(blocks):
+        own = alti.contributions(block, kernel="reference")[0]
+        whole = torch.eye(total, dtype=torch.float64)
+        if number < tiny.LAYERS:
+            whole[:split, :split] = own
+        elif block.cross:
+            whole[split:, :split] = own[:, :-1]
+            whole[split:, split:] = own[:, -1].diag()
+        else:
+            whole[split:, split:] = own
+        product = whole @ product
+    rows = [one.position for one in result.predictions]
+    assert (result.scores - product[rows]).abs().max() < 1e-10
+
+
+@pytest.mark.parametrize("method", ["linear", "absence", "dimming", "gradient", "leave_one_out"])
+def test_class_specific_methods_hear(whisper, features, method):
+    result = whisper.explain(features=features, answer=ANSWER, method=method)
+    assert result.scores[:, : result.source.decoder].abs().sum() > 0
+    if method == "linear":
+        assert whisper.completeness() < 1e-9
+
+
+def test_silence_in_the_place_of_frames(whisper, features):
+    result = whisper.explain(features=features, answer=ANSWER, method="leave_one_out")
+    quiet = features.clone()
+    quiet[:, 6:8] = features.min()
+    without = whisper.explain(features=quiet, answer=ANSWER)
+    for k in range(len(result)):
+        fall = result.predictions[k].probability / without.predictions[k].probability
+        assert float(result.scores[k, 3]) == pytest.approx(torch.tensor(fall).log().item(), 1e-4)
+
+
+def test_frames_behind_a_sound_are_special():
+    model = speaker(max_source_positions=50)
+    wave = torch.sin(torch.arange(8000) / 8)
+    result = model.explain(audio=wave, rate=16000, answer=ANSWER)
+    assert result.source.special[:50].tolist() == [False] * 25 + [True] * 25
+    shown = result.render().splitlines()
+    assert shown[-1].split() == ["0", "s", "0.5", "s"]
+    assert len(shown) == 2 + len(result)
+    page = result.to_html()
+    assert page.count('class="cell"') == 25 * len(result)
+    assert "0.4 s" in page
+    assert result.to_latex().count(" s & ") == len(result)
+    assert r"\begin{document}" in result.to_latex(document=True)
+    (ax,) = result.plot().axes
+    assert ax.get_xlabel() == "seconds"
+    assert ax.images[0].get_extent()[:2] == [0.0, 0.5]
+    assert result.total().render().count("\n") == 2
+
+
+BAD_SOUNDS = {
+    "a wrong rate": (
+        {"audio": [0.0] * 100, "rate": 8000},
+        "the audio has 8000 numbers a second, and the model hears 16000: resample it",
+    ),
+    "no rate": ({"audio": [0.0] * 100}, "audio was given without its rate: say rate=16000"),
+    "no sound": ({}, "explain takes audio= with its rate=, or features=: neither was given"),
+    "a text": ({"text": TEXT}, "a text was given to a model that hears"),
+    "a long sound": ({"audio": [0.0] * 4000, "rate": 16000}, "the sound lasts 0.2 seconds, and"),
+    "stereo": ({"audio": [[0.0, 1.0]] * 9, "rate": 16000}, r"audio has the shape \[9, 2\]"),
+    "an empty sound": ({"audio": [], "rate": 16000}, r"audio has the shape \[0\]"),
+    "no numbers": ({"audio": [float("nan")], "rate": 16000}, "numbers that are not finite"),
+    "other features": (
+        {"features": torch.zeros(8, 20)},
+        r"features have the shape \[8, 20\], and the model takes \[8, 18\]",
+    ),
+    "features and a rate": ({"features": torch.zeros(8, 18), "rate": 16000}, "leave it out"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_SOUNDS)
+def test_a_bad_sound_is_one_sentence(whisper, case):
+    asked, message = BAD_SOUNDS[case]
+    with pytest.raises(alti.UsageError, match=message):
+        whisper.explain(**asked, answer=ANSWER)
+
+
+def test_a_sound_for_a_model_that_reads(marian):
+    with pytest.raises(alti.UsageError, match="a sound was given to a model that reads text"):
+        marian.explain(audio=[0.0], rate=16000, answer=ANSWER)
+
+
+def test_check_hears_noise(whisper):
+    assert len(whisper.check()) == tiny.LAYERS + 4
+    assert max(whisper.check()) < 1e-12

@@ -351,6 +351,23 @@ def test_a_loaded_model_with_graphs():
     torch.testing.assert_close(first.scores, plain.scores, rtol=0, atol=HALF_PRECISION)
 
 
+@pytest.mark.parametrize("method", ["alti", "absence", "linear", "gradient", "occlusion"])
+def test_layers_split_between_a_cpu_and_a_gpu(tmp_path, method):
+    tiny.saved(tmp_path / "m")
+    place = {
+        "bert.embeddings": "cpu", "bert.encoder.layer.0": "cpu", "bert.encoder.layer.1": 0,
+        "bert.encoder.layer.2": 0, "bert.pooler": 0, "classifier": 0,
+    }  # fmt: skip
+    text = "A clever blend of fact and fiction."
+    split = alti.load(tmp_path / "m", device_map=place, dtype="float32")
+    assert {parameter.device.type for parameter in split.model.parameters()} == {"cpu", "cuda"}
+    found = split.explain(text, method=method, layers=False)
+    expected = alti.load(tmp_path / "m", device="cpu").explain(text, method=method, layers=False)
+    largest = float(expected.scores.abs().max())
+    atol = HALF_PRECISION if method == "alti" else 1e-3 * largest
+    torch.testing.assert_close(found.scores, expected.scores, rtol=0, atol=atol)
+
+
 @pytest.mark.parametrize("graphs", [False, True])
 @pytest.mark.parametrize("method", ["alti", "absence", "linear", "input_x_gradient", "occlusion"])
 def test_an_answer_on_a_gpu_is_that_of_a_cpu(method, graphs):

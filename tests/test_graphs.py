@@ -4,6 +4,7 @@ That a replay equals a run, `tests/test_gpu.py` shows where there is one.
 """
 
 import gc
+import re
 import weakref
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -19,6 +20,8 @@ from alti.model import cuda_graphs as graphs
 from alti.model.cuda_graphs import KEPT, Recorder
 from alti.read import walk as blocks
 from alti.read.cuda_capture import Recording, afterwards, into, settled
+from alti.web.desk import Desk
+from alti.web.settings import Settings
 
 import tiny
 
@@ -169,14 +172,6 @@ def test_a_recording_itself(monkeypatch):
     assert all(reader() is None for reader in readers), "a reader would hold a block and all maps"
 
 
-def test_a_model_on_a_cpu_has_no_graphs():
-    with pytest.raises(
-        alti.UsageError,
-        match="graphs = True records CUDA graphs, but the model is on cpu: leave it",
-    ):
-        alti.Model(tiny.build("bert"), None, graphs=True)
-
-
 def test_answers_of_one_run_are_those_of_the_captured_one():
     """And what is judged then waits for a replay."""
     kept, judged = Recording(), []
@@ -209,3 +204,19 @@ def test_while_captured_nothing_is_read():
     assert kept.judges
     for judge in kept.judges:
         judge()
+
+
+NO_GPU = "(--graphs) records CUDA graphs, but the model is on cpu: leave it out"
+
+
+def test_graphs_need_a_gpu():
+    with pytest.raises(alti.UsageError, match=re.escape(NO_GPU)):
+        alti.load(graphs=True, device="cpu")
+    with pytest.raises(alti.UsageError, match=re.escape(NO_GPU)):
+        Desk(Settings(device="cpu", graphs=True))
+
+
+def test_graphs_on_the_command_line(run):
+    code, _, err = run("explain", "A film.", "--graphs", "--device", "cpu")
+    assert code == 2
+    assert NO_GPU in " ".join(err.split())

@@ -381,7 +381,9 @@ def test_no_entity_and_no_groups_of_them():
     found = labelled(["O"] * 9)
     with pytest.raises(UsageError, match="the model finds no entity here"):
         found.entities()
-    with pytest.raises(UsageError, match="has no entity: explain it with positions='all' and take"):
+    with pytest.raises(
+        UsageError, match="has no entities: explain it with positions='all' and take"
+    ):
         found.grouped("entity")
 
 

@@ -133,6 +133,8 @@ def test_hooks_and_heavy_libraries_have_one_place():
         "views.plots.benchmarks",
         "views.plots.graph",
         "views.plots.look",
+        "views.plots.pictures",
+        "views.plots.sounds",
     }
 
 

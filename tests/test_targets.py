@@ -280,12 +280,18 @@ def test_the_encoder_of_an_encoder_decoder_is_taken():
     assert len(alti.explain(encoder, tiny.tokenizer(), TEXT).layers) == tiny.LAYERS
 
 
-def test_pictures_are_not_taken_yet():
-    model = alti.Model(tiny.build("vit", "AutoModelForImageClassification"), None)
+def test_pictures_without_a_head_are_not_taken():
+    model = alti.Model(tiny.build("vit"), None)
     with pytest.raises(
-        alti.UnsupportedModelError,
-        match=r"explain takes text; ViTForImageClassification \(vit\) reads",
+        alti.UnsupportedModelError, match=r"explain takes text; ViTModel \(vit\) reads pixel_values"
     ):
+        model.explain(TEXT)
+    assert max(model.check()) < 1e-12
+
+
+def test_a_text_is_no_picture():
+    model = alti.Model(tiny.build("vit", "AutoModelForImageClassification"), None)
+    with pytest.raises(alti.UsageError, match="does not exist: this model reads images"):
         model.explain(TEXT)
     assert max(model.check()) < 1e-12
 

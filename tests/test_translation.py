@@ -4,6 +4,8 @@ import json
 import random
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -22,6 +24,12 @@ from alti.metrics.alignment import (
 from alti.model.alignment import align, links_of
 
 import tiny
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # reproduction/ is no part of the package
+from reproduction import gold_alignment
+from reproduction import translation as experiments
+
+ROOT = Path(__file__).parents[1]
 
 WORDS = {"hund": "dog", "katze": "cat", "läuft": "runs", "schläft": "sleeps", "ein": "a"}
 
@@ -120,7 +128,9 @@ def test_training_on_the_command_line(data, run_cli, tmp_path):
     )  # fmt: skip
     assert code == 0, error
     assert "trained on 40 pairs; " in out
-    assert json.loads((tmp_path / "mt" / "card.json").read_text())["bleu"] is None
+    card = json.loads((tmp_path / "mt" / "card.json").read_text())
+    assert card["bleu"] is None
+    assert card["inner"] == 32
 
 
 def test_bleu_is_sacrebleus(monkeypatch):
@@ -321,3 +331,55 @@ def test_plots_of_an_alignment(drawn):
     assert len(ax.patches) == 3
     with pytest.raises(alti.UsageError, match="plot 'pie' does not exist: choose from lines"):
         drawn.plot("pie")
+
+
+# The experiments of docs/translation.md
+
+
+def test_the_page_holds_the_results():
+    page = (ROOT / "docs" / "translation.md").read_text()
+    results = json.loads((ROOT / "reproduction" / "results" / "translation.json").read_text())
+    for made in experiments.tables(results):
+        assert made in page
+    assert f"**{results['bleu']['bleu']:.1f}** on the test set" in page
+
+
+def test_the_made_up_language_follows_its_rules():
+    (row,) = gold_alignment.rows("test", 1)
+    source, target = row["source"].split(), row["target"].split()
+    links = links_of(row["sure"])
+    assert source[-1].startswith("ver")
+    assert {i for i, _ in links} == set(range(len(source)))
+    assert {j for _, j in links} == set(range(len(target)))
+    for i, j in links:
+        joined = target[j].startswith("JO")
+        assert source[i][-1].upper() in target[j][2:] if joined else source[i].upper() == target[j]
+
+
+def test_gold_links_of_files(tmp_path):
+    for name, text in (("de", "Das stimmt\n"), ("en", "This is true\n"), ("links", "1-1 2p2 2-3")):
+        (tmp_path / name).write_text(text)
+    experiments.gold(*(str(tmp_path / name) for name in ("de", "en", "links", "out")))
+    assert json.loads((tmp_path / "out").read_text()) == {
+        "source": "Das stimmt",
+        "target": "This is true",
+        "sure": "0-0 1-2",
+        "possible": "1-1",
+    }
+
+
+def test_the_area_under_the_roc():
+    assert experiments.area([0.0, 1.0], [2.0, 3.0]) == 1
+    assert experiments.area([0.0, 1.0], [0.0, 1.0]) == 0.5
+
+
+def test_the_experiments_on_a_tiny_model(trained, data, tmp_path, monkeypatch):
+    monkeypatch.setattr(experiments, "RESULTS", tmp_path / "translation.json")
+    monkeypatch.setattr(experiments, "METHODS", ("random", "alti"))
+    monkeypatch.setattr(experiments, "POSITIONS", 2)
+    monkeypatch.setattr(sys, "argv", ["x", str(trained[0]), str(data / "validation.jsonl")])
+    experiments.main()
+    results = json.loads((tmp_path / "translation.json").read_text())
+    assert results["pairs"] == 4
+    assert results["deletion"].keys() == {"random", "alti"}
+    assert len(experiments.tables(results)) == 3

@@ -749,7 +749,7 @@ def test_every_view_names_what_it_shows():
     label = "good rather than bad"
     for method, options, unit in (
         ("alti", {"p": 2}, "shares of 1"),
-        ("absence", {}, f"logits of {label}"),
+        ("linear", {}, f"logits of {label}"),
         ("input_x_gradient", {"aggregate": "sum"}, f"probability of {label}"),
         ("gradient", {}, f"size of the effect on probability of {label}"),
     ):
@@ -816,3 +816,29 @@ def test_texts_can_be_compared_on_one_scale():
     assert together.count("for good +0.400") == 4
     assert r"\altiword{4}{white}{good}" in latex.table([weak, strong])
     assert r"\altiword{1}{black}{good}" in latex.table([weak, strong], one_scale=True)
+
+
+@pytest.mark.parametrize(
+    ("method", "unit"),
+    [
+        ("absence", "relative effect on"),
+        ("consensus", "relative effect on"),
+        ("linear", "logits of"),
+    ],
+)
+def test_sums_of_shares_are_not_called_logits(method, unit):
+    """Views that are divided by their sums say how sources compare, not what they are worth."""
+    model = alti.Model(
+        tiny.speaking("bert", "AutoModelForSequenceClassification"), tiny.tokenizer()
+    )
+    found = model.explain("a long and clumsy film", method=method)
+    assert f"scores: {unit} {found.label}" in terminal.render(found, style=Style(NONE))
+    assert f"scores: {unit} {found.label}" in terminal.render(
+        alti.Attribution.from_dict(found.to_dict()), style=Style(NONE)
+    )
+
+
+def test_what_messages_are_worth_is_in_logits():
+    model = alti.Model(tiny.speaking("gpt2", "AutoModelForCausalLM"), tiny.tokenizer())
+    found = model.explain("a long and clumsy film", method="absence")
+    assert "scores: logits of" in terminal.render(found, style=Style(NONE))

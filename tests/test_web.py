@@ -552,12 +552,19 @@ def left(event):
 def test_long_methods_report_and_stop(client, server):
     """Occlusion and integrated gradients look up between batches; who leaves stops them."""
     for method in ("occlusion", "integrated_gradients"):
-        slow = {"text": "word " * 400, "methods": [method], "ticket": method}
+        slow = {"text": "word " * 300, "methods": [method], "ticket": method}
         with contextlib.suppress(httpx.ReadTimeout):
-            httpx.post(f"{server}/api/view", json=slow, timeout=3.0, trust_env=False)
-        start = time.monotonic()
+            httpx.post(f"{server}/api/view", json=slow, timeout=1.0, trust_env=False)
+        last = {"done": 0, "total": None}
+        end = time.monotonic() + 60
+        while (seen := client.get(f"/api/queue?ticket={method}").json())["state"] != "unknown":
+            assert time.monotonic() < end
+            last = seen if "done" in seen else last
+            time.sleep(0.05)
+        assert (
+            last["total"] is None or last["done"] < last["total"]
+        )  # it was not computed to its end
         assert client.post("/api/explain", json={"text": "fine"}).status_code == 200
-        assert time.monotonic() - start < 8  # the whole would take a minute
     assert client.post("/api/view", json={"text": "a", "ticket": "x" * 65}).status_code == 400
 
 

@@ -32,7 +32,7 @@ def test_every_panel_names_its_model_method_class_and_scale(page):
     assert "shares of 1" in alti_row
     assert absence_row.startswith("absence")
     assert "against" in absence_row
-    assert "for negative +0.483logits" in absence_row
+    assert "for negative +0.483relative effect" in absence_row
     for card in ("#mixing-by", "#flow-by"):
         assert "the prediction negative, 99.8 % is read" in text(page, card)
     for card in ("#mixing-by", "#graph-by"):
@@ -365,7 +365,7 @@ def test_pictures_keep_names_scales_and_borders_of_sub_words(blank):
     texts = ["".join(node.itertext()) for node in root.iter(f"{SVG}text")]
     for name in ("positive", NAME, "absence", "[SEP]"):
         assert name in texts
-    assert any("logits" in each for each in texts)
+    assert any("relative effect" in each for each in texts)
     framed = "document.querySelectorAll('.result .alti-text [data-score]').length"
     outlines = [r for r in root.iter(f"{SVG}rect") if r.get("fill") == "none" and r.get("stroke")]
     assert len(outlines) >= blank.run(framed)

@@ -168,6 +168,11 @@ CONFIGS: dict[str, dict] = {
     "m2m_100": _BART,
     "t5": _T5,
     "mt5": _T5,
+    "whisper": {
+        **{k: v for k, v in _BART.items() if k not in ("max_position_embeddings",)},
+        "num_mel_bins": 8, "max_source_positions": 9, "max_target_positions": 40,
+        "begin_suppress_tokens": None,
+    },
 }  # fmt: skip
 
 VARIANTS: dict[str, tuple[str, dict]] = {  # the same family, built differently
@@ -198,7 +203,7 @@ VARIANTS: dict[str, tuple[str, dict]] = {  # the same family, built differently
     "t5, gated": ("t5", {"feed_forward_proj": "gated-gelu"}),
 }
 
-ENCODER_DECODERS = ("bart", "marian", "m2m_100", "t5", "mbart", "pegasus", "mt5")
+ENCODER_DECODERS = ("bart", "marian", "m2m_100", "t5", "mbart", "pegasus", "mt5", "whisper")
 IMAGES = ("vit", "deit", "dinov2")
 DECODERS = (
     "gpt2", "opt", "gpt_neox", "bloom", "llama", "mistral", "qwen2", "qwen3", "phi3", "gemma",
@@ -294,9 +299,13 @@ def inputs(
     generator = torch.Generator().manual_seed(seed)
     if model.main_input_name == "pixel_values":
         return {"pixel_values": torch.randn(2, 3, 12, 12, generator=generator, dtype=model.dtype)}
-    batch = dict(
-        zip(("input_ids", "attention_mask"), _ids(model, lengths, side, generator), strict=True)
-    )
+    if model.main_input_name == "input_features":
+        sounds = torch.randn(2, 8, 18, generator=generator, dtype=model.dtype)
+        batch = {"input_features": sounds}
+    else:
+        batch = dict(
+            zip(("input_ids", "attention_mask"), _ids(model, lengths, side, generator), strict=True)
+        )
     if model.config.model_type in ENCODER_DECODERS:
         ids, mask = _ids(model, (7, 8), side, generator)
         batch |= {"decoder_input_ids": ids, "decoder_attention_mask": mask}

@@ -311,6 +311,7 @@ FAMILIES: dict[str, Family] = {  # the key is model.config.model_type
     "marian": _BART,
     "m2m_100": _M2M_100,
     "t5": _T5,
+    "whisper": _M2M_100,
     # images
     "vit": _VIT,
     "deit": _VIT,

@@ -310,7 +310,8 @@ def train(
         int | None, typer.Option(help="Of a new translation model, in each stack; default: 3.")
     ] = None,
     width: Annotated[
-        int | None, typer.Option(help="Of a new translation model; default: 192.")
+        int | None,
+        typer.Option(help="Of a new translation model, its MLPs twice that; default: 192."),
     ] = None,
     vocabulary: Annotated[
         int | None, typer.Option(help="Tokens of a new translation model; default: 4000.")

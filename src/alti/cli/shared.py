@@ -54,6 +54,10 @@ MaskToken = Annotated[str | None, typer.Option(help="How the data spells the mas
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")]
 Dtype = Annotated[str | None, typer.Option(help="float32, bfloat16, …; default: float32 on a CPU.")]
 Trust = Annotated[bool, typer.Option("--trust-remote-code", help="Run the model's own code.")]
+Graphs = Annotated[
+    bool,
+    typer.Option("--graphs", help="Record explanations as CUDA graphs, for short texts."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 
 
@@ -65,7 +69,9 @@ def comma_separated(value: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def open_model(model: str | None, device: str, dtype: str | None, trust: bool) -> "Model":
+def open_model(
+    model: str | None, device: str, dtype: str | None, trust: bool, graphs: bool = False
+) -> "Model":
     """Load the model, without progress bars or warnings about retries."""
     from transformers.utils.logging import disable_progress_bar
 
@@ -75,7 +81,7 @@ def open_model(model: str | None, device: str, dtype: str | None, trust: bool) -
     # each retry is a warning; a failure is reported once, at the end
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     with no_input():
-        return load(model, device=device, dtype=dtype, trust_remote_code=trust)
+        return load(model, device=device, dtype=dtype, graphs=graphs, trust_remote_code=trust)
 
 
 @dataclass(frozen=True, slots=True)

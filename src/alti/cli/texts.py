@@ -10,6 +10,7 @@ import typer
 
 from alti import AltiError, LoadError, UsageError
 from alti._characters import note, plain
+from alti.cli import pictures
 from alti.cli.console import Lines, passes, say, watched
 from alti.cli.prompts import (
     Answer,
@@ -29,6 +30,7 @@ from alti.cli.shared import (
     Bars,
     Device,
     Dtype,
+    Graphs,
     Html,
     Json,
     Latex,
@@ -90,6 +92,7 @@ def explain(
     batch_size: Annotated[int, typer.Option(help="Texts per forward pass.")] = 32,
     device: Device = "auto",
     dtype: Dtype = None,
+    graphs: Graphs = False,
     trust_remote_code: Trust = False,
     as_json: Json = False,
 ) -> None:
@@ -120,15 +123,18 @@ def explain(
     if file is not None or text == "-":
         _require_lines(asked, plot)
         lines = Lines(file)
-        loaded = open_model(model, device, dtype, trust_remote_code)
+        loaded = open_model(model, device, dtype, trust_remote_code, graphs)
         with asked.writing() as written:
             answers: dict[str, Any] = {"answer": answer, "generate": written}
             results = loaded.explain_all(lines, batch_size=batch_size, **answers, **options)
             _explain_lines(results, lines, output)
         return
-    loaded = open_model(model, device, dtype, trust_remote_code)
+    loaded = open_model(model, device, dtype, trust_remote_code, graphs)
     with asked.arguments() as arguments, passes():
         result = loaded.explain(**arguments, **options)
+    if loaded.head.kind == "image":
+        pictures.show(result, output)
+        return
     output.show(result)
     output.save([result])
     output.draw(result)
@@ -297,6 +303,7 @@ def serve(
     max_tokens: Annotated[int, typer.Option(help="Longer texts are refused.")] = 512,
     device: Device = "auto",
     dtype: Dtype = None,
+    graphs: Graphs = False,
     trust_remote_code: Trust = False,
 ) -> None:
     """Open a web page on this machine: type a text and see which tokens the prediction rests on."""
@@ -305,5 +312,5 @@ def serve(
 
     names = tuple(models) if models else (None,)
     limits = Limits(tokens=max_tokens)
-    settings = Settings(names, host, port, device, dtype, limits, trust_remote_code)
+    settings = Settings(names, host, port, device, dtype, limits, trust_remote_code, graphs)
     serve(settings, browser=not no_browser)

@@ -58,6 +58,8 @@ def translation_of(
             "--task translation needs two columns: name that of the texts with --text-column and "
             "that of their translations with --target-column"
         )
+    if "width" in settings:
+        settings = {**settings, "inner": 2 * settings["width"]}
     recipe = Translation(source=source, target=target, **_splits(places), **settings)
     return partial(train_translation, recipe)
 

@@ -30,4 +30,4 @@ def consensus(
     back = brought_back(model, inputs, target, output, levels)
     real = inputs.mask[:, None] if inputs.groups is None else own.new_ones(1).bool()
     seen = [shares(view.where(real, 0)) for view in (own, sent, back)]
-    return Scores(torch.stack(seen).sum(0), output=output)
+    return Scores(torch.stack(seen).sum(0), output=output, relative=True)

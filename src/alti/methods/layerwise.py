@@ -41,7 +41,7 @@ def layerwise(
     lean = not layers and target.position is not None and inputs.split is None
     maps, last, output = maps_of(model, inputs, draw, through=through, hold_last=lean)
     if last is not None and target.position is not None:
-        rows = draw(last.rows(target.position))  # [B, K, T]
+        rows = draw(last.rows(target.position)).to(inputs.mask.device)  # [B, K, T]
     else:
         rows = _multiplied(target.rows(inputs).to(maps[-1]), maps[-1:])
     below = maps if lean else maps[:-1]
@@ -100,7 +100,7 @@ def _by_rows(
     while blocks:
         block = blocks.pop()
         if layers:
-            maps.append(drawing.whole(block))
+            maps.append(drawing.whole(block).to(inputs.mask.device))
         if rows is None:
             rows = _last(block, inputs, target, drawing)
         elif not drawing.last_only:
@@ -151,7 +151,7 @@ def maps_of(
     places = iter(places_of(model, inputs))
 
     def keep(block: Block) -> None:
-        drawn = draw(block)
+        drawn = draw(block).to(inputs.mask.device)  # layers may be on several
         maps.append(drawn if inputs.split is None else joint(drawn, next(places), inputs.mask))
 
     def visit(block: Block) -> None:

@@ -15,9 +15,10 @@ from alti.methods.types import Inputs, Scores, Target
 from alti.mix.contributions import contributions
 from alti.mix.joint import Place
 from alti.read.block import Block
-from alti.read.linear_view import Messages, View, gap, require_complete
+from alti.read.linear_view import View, gap, require_complete
 from alti.read.long import is_long
 from alti.read.long_view import LongView, viewing
+from alti.read.messages import Messages
 from alti.read.modules import network
 from alti.read.walk import walk
 
@@ -86,7 +87,8 @@ def absence(
     own, sent, output = views(model, inputs, target, value, response, of=of, sending=sending)
     vectors = torch.stack([own, sent] if rule == "two_views" else [sent], -1)  # [B, K, S, 2 or 1]
     mask = inputs.mask if inputs.groups is None else torch.ones_like(own[:, 0]).bool()
-    return Scores(_combined(vectors, mask, messages=messages), output=output, vectors=vectors)
+    tokens = _combined(vectors, mask, messages=messages)
+    return Scores(tokens, output=output, vectors=vectors, relative=rule == "two_views")
 
 
 def views(
@@ -133,11 +135,11 @@ class _Sent:
         first = slice(0, sent.value.shape[2])  # the sources that these rows see
         if self.members is None:
             lost = _of_site(sent, slope, None, self.sending)  # [B, n, S']
-            self.total[:, k, place.columns][:, first] += lost.sum(1)
+            self.total[:, k, place.columns][:, first] += lost.sum(1).to(self.total.device)
             return
         lost = _of_site(sent, slope, self.members[:, place.columns][:, first], self.sending)
         inside = self.members[:, place.rows][:, rows].bool()
-        self.total[:, k] += lost.masked_fill(inside, 0).sum(1)
+        self.total[:, k] += lost.masked_fill(inside, 0).sum(1).to(self.total.device)
 
 
 def _of_site(sent: Messages, slope: Tensor, members: Tensor | None, sending: Sending) -> Tensor:

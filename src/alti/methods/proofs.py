@@ -15,7 +15,7 @@ from alti.read.cuda_capture import capturing
 from alti.read.events import entering
 from alti.read.exactness import require_same, untouched
 from alti.read.linear_view import completeness, require_complete
-from alti.read.modules import evaluating, family_of, network, stacks_of
+from alti.read.modules import decodes, evaluating, family_of, network
 from alti.read.walk import check
 
 TOKENS = 16  # of a text that a model's structure is proved on
@@ -64,6 +64,8 @@ def prove_structure(model: nn.Module, tensors: Mapping[str, Tensor], mask: Tenso
     bits = (min(int(mask[0].sum()), TOKENS) - 1).bit_length()  # one token proves nothing about two
     base = network(model).base_model
     text = first_text(tensors, mask, TOKENS)
+    if hasattr(network(model), "base_inputs"):  # the model inside reads no tokens
+        text = network(model).base_inputs(text)
     prove_once(model, ("structure", bits), lambda: check(base, text))
 
 
@@ -90,7 +92,8 @@ def prove_complete(
     first = None if position is None else position[:1, 0]
     text = first_text(tensors, mask, ENOUGH)
     if first is not None:
-        first = first.clamp_max(text["attention_mask"].shape[1] - 1)
+        read = text.get("decoder_attention_mask", text.get("attention_mask", mask))
+        first = first.clamp_max(read.shape[1] - 1)
     prove_once(model, "complete", lambda: require_complete(missing(model, text, first), model))
 
 
@@ -122,10 +125,17 @@ def first_text(
 
 def check_example(base: nn.Module, tensors: dict[str, Tensor]) -> list[float]:
     """`alti.check` of a base model on example texts; a decoder reads the same."""
-    if any(site.cross for stack, _ in stacks_of(base) for site in stack.sites):
+    if "input_ids" in tensors and decodes(base):
         decoder = {f"decoder_{name}": tensors[name] for name in ("input_ids", "attention_mask")}
         tensors = {**tensors, **decoder}
     return check(base, tensors)
+
+
+def sound_of(base: Any) -> dict[str, Tensor]:
+    """Noise in the shape of the features of a sound that a speech model takes."""
+    draw = torch.Generator().manual_seed(0)
+    size = base.config.num_mel_bins, 2 * base.config.max_source_positions
+    return {"input_features": torch.randn(1, *size, generator=draw).to(base.device, base.dtype)}
 
 
 def image_of(base: Any) -> dict[str, Tensor]:

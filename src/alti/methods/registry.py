@@ -2,7 +2,8 @@
 
 import inspect
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, get_args, get_origin, get_type_hints, overload
@@ -10,10 +11,11 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints, overload
 import torch
 from torch import Tensor, nn
 
-from alti._errors import UsageError
+from alti._errors import UnsupportedModelError, UsageError
 from alti.methods.proofs import prove_output, prove_structure
 from alti.methods.types import Inputs, Scores, Target
 
+QUANTISERS = ("bitsandbytes", "torchao", "optimum", "gptqmodel", "awq", "hqq")
 Function = Callable[..., Scores]  # (model, inputs, target, *, options) -> Scores
 
 
@@ -155,7 +157,8 @@ def call(
         inputs, target = inputs.cloned(), target.cloned()
         if chosen.reads_model:
             prove_structure(model, inputs.tensors, inputs.mask)
-        scores = chosen(model, inputs, target, **kept, **options)
+        with sentence_on_quantised(model, chosen.name):
+            scores = chosen(model, inputs, target, **kept, **options)
         if scores.tokens.dim() != 3:
             raise UsageError(
                 f"method {chosen.name} returned scores of shape {list(scores.tokens.shape)}: give "
@@ -170,6 +173,26 @@ def _asked(output: Any, inputs: Inputs, target: Target) -> dict[str, Tensor]:
     logits = getattr(output, "logits", None)
     narrow = logits is not None and target.has_kept(logits)
     return inputs.asking(target) if narrow else inputs.tensors
+
+
+@contextmanager
+def sentence_on_quantised(model: nn.Module, name: str) -> Iterator[None]:
+    """What torch says about gradients of quantised layers becomes one sentence."""
+    try:
+        yield
+    except RuntimeError as error:
+        layer = next((m for m in model.modules() if _is_quantised(m)), None)
+        if layer is None or isinstance(error, torch.OutOfMemoryError):
+            raise
+        reason = str(error).partition("\n")[0]
+        raise UnsupportedModelError(
+            f"{name} cannot be computed: {type(layer).__name__} layers pass no gradients on here "
+            f"({reason}); use alti or occlusion, or the model not quantised"
+        ) from error
+
+
+def _is_quantised(module: nn.Module) -> bool:
+    return type(module).__module__.partition(".")[0] in QUANTISERS
 
 
 def _together(chosen: Method, scores: Scores, target: Target) -> Scores:

@@ -190,4 +190,5 @@ class Scores:
     layers: Tensor | None = None  # [L, B, T, T]  a map per layer, for methods that draw them
     output: Any = None  # the model's output, where the method computed it: saves a forward pass
     vectors: Tensor | None = None  # [B, K, T, D]  what `tokens` aggregates (option `aggregate`)
+    relative: bool = False  # sums of shares, not parts of the number that is explained
     extra: dict[str, Tensor] = field(default_factory=dict)  # [B, K]  about each result as a whole

@@ -21,6 +21,8 @@ from alti.model.results import Prediction, added_up, log_prob_of, together
 from alti.model.source import Source
 from alti.model.tokenize import Encoded
 
+RELATIVE = "relative"  # what scores are of that are sums of shares
+
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
@@ -50,7 +52,8 @@ class Assembly:
         source = task.source or source_of(task.encoded)
         count = 1 if request.total else task.count
         extra: list[dict[str, float]] = [{} for _ in range(task.count)]
-        predictions = self._predictions(task, request, logits, extra)
+        of = RELATIVE if scores.relative else named(request.method).of(request.options)
+        predictions = self._predictions(task, of, logits, extra)
         if request.total:
             extra = [log_prob_of(source, predictions)]
             predictions = (_titled(together(source, predictions), predictions, task.title),)
@@ -106,7 +109,7 @@ class Assembly:
         )
 
     def _predictions(
-        self, task: Task, request: Request, logits: Tensor | None, extra: list[dict[str, float]]
+        self, task: Task, of: str | None, logits: Tensor | None, extra: list[dict[str, float]]
     ) -> tuple[Prediction, ...]:
         """What the model says at each position; the value of a regression goes into `extra`."""
         positions = task.positions or (None,)
@@ -115,7 +118,7 @@ class Assembly:
         made = []
         for k, position in enumerate(positions):
             prediction = self._prediction(logits[k], position, task, k)
-            prediction = replace(prediction, of=named(request.method).of(request.options))
+            prediction = replace(prediction, of=of)
             if prediction.probability is None and prediction.index is not None:
                 extra[k]["value"] = float(logits[k, prediction.index])
             made.append(prediction)
@@ -240,6 +243,7 @@ def source_of(encoded: Encoded) -> Source:
         answer=encoded.answer,
         unknown=_unknown(encoded),
         decoder=encoded.decoder,
+        seconds=encoded.seconds,
     )
 
 

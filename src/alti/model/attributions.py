@@ -174,7 +174,13 @@ class Attributions(Result):
         return relevance(self.layers, self.method, layer)
 
     def plot(self, kind: str = "predictions", **options: Any) -> "Figure":
-        """A picture: a row of tokens for each prediction; other kinds are drawn of `total()`."""
+        """A picture: a row of tokens for each prediction; other kinds are drawn of `total()`.
+
+        What was heard in a sound is drawn over seconds.
+        """
+        if self.source.seconds is not None:
+            heard: Figure = import_module("alti.views.plots").sound(self).get_figure(root=True)
+            return heard
         if kind != "predictions":
             return self.total().plot(kind, **options)
         figure: Figure = (

@@ -34,7 +34,8 @@ class Recorder:
     def __init__(self, model: nn.Module) -> None:
         if (device := network(model).device).type != "cuda":
             raise UsageError(
-                f"graphs = True records CUDA graphs, but the model is on {device}: leave it out"
+                f"graphs = True (--graphs) records CUDA graphs, but the model is on {device}: "
+                "leave it out"
             )
         self.model = model
         self.kept: OrderedDict[Hashable, _Graph] = OrderedDict()  # the one used last comes last

@@ -15,6 +15,7 @@ from alti.methods.logits import kind_of, probabilities
 from alti.read.modules import family_of, network, stacks_of
 
 LIKELIER = 2.3  # by so much more of a logit, ten times as likely, is worth a word
+IMAGES = "ForImageClassification"
 KINDS = {  # the ending of a transformers class name: what its logits are
     "ForSequenceClassification": "sequence",
     "ForTokenClassification": "token",
@@ -45,6 +46,8 @@ class Head:
         name, family = type(inner).__name__, inner.config.model_type
         stacks = [stack for stack, _ in stacks_of(inner)]
         read = "alti.walk, alti.trace and alti.check read it"
+        if inner.main_input_name == "pixel_values" and name.endswith(IMAGES):
+            return cls("image", _pool(inner), inner.config)
         names = [each.__name__ for each in type(inner).__mro__]
         kinds = [kind for each in names for ending, kind in KINDS.items() if each.endswith(ending)]
         decodes = len(stacks) > 1 and any(site.cross for stack in stacks for site in stack.sites)
@@ -60,9 +63,14 @@ class Head:
         if not kinds and inner.base_model is not inner:
             raise UnsupportedModelError(
                 f"explain does not take the head of {name} ({family}): load the checkpoint as one "
-                f"of {', '.join('Auto…' + ending for ending in list(KINDS)[:-1])} or AutoModel"
+                f"of {', '.join('Auto…' + ending for ending in list(KINDS)[:6])} or AutoModel"
             )
         return cls(kinds[0] if kinds else "encoder", _pool(inner), inner.config)
+
+    @property
+    def hears(self) -> bool:
+        """Whether a model reads sounds, not text."""
+        return self.kind == "seq2seq" and hasattr(self.config, "num_mel_bins")
 
     @property
     def takes_batches(self) -> bool:

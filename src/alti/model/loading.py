@@ -1,30 +1,38 @@
 """Finds a model by name or folder and loads it with its tokenizer."""
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
-from transformers import AutoModel, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoImageProcessor,
+    AutoModel,
+    AutoModelForCausalLM,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from alti._errors import LoadError, UsageError
+from alti.model.adapters import with_adapter
+from alti.model.checkpoints import HUB, Checkpoint, found
 from alti.model.given import own
 from alti.model.model import Model
 from alti.model.pretrained import (
     architecture_of,
     class_of,
     config_of,
+    quiet,
     read,
     settings_of,
     tokenizer_of,
 )
-from alti.read.modules import family_named, family_of
+from alti.read.modules import decodes, family_named, family_of, network
 
 DEFAULT = Path(__file__).with_name("default_model")
 DEFAULT_NAME = "minilm-l6-sst2"
+TOKENIZERS = ("tokenizer.json", "tokenizer_config.json")
 
 
 def load(
@@ -35,6 +43,7 @@ def load(
     dtype: torch.dtype | str | None = None,
     graphs: bool = False,
     trust_remote_code: bool = False,
+    **more: Any,
 ) -> Model:
     """Load a model with its tokenizer from the Hugging Face hub or a folder; by default, our own.
 
@@ -45,29 +54,37 @@ def load(
     checkpoint's own elsewhere. `graphs` records explanations as CUDA graphs: small batches then
     cost a GPU about a forward pass (`alti.model.cuda_graphs.Recorder` says what is not seen).
 
+    The name may be a folder of an adapter (peft), a GGUF file or an old sentence-transformer.
+    `more` are transformers' own arguments, such as `device_map`, `attn_implementation`,
+    `quantization_config` or `revision`; with a `device_map`, `device` is not used.
+
     Python code that comes with a model runs only with `trust_remote_code`; a model that cannot be
     read without its code is refused.
     """
     if name is not None and not isinstance(name, str | Path):
-        _require_as_it_is(device=device != "auto", dtype=dtype is not None)
+        _require_as_it_is(
+            device=device != "auto", dtype=dtype is not None, **dict.fromkeys(more, True)
+        )
         return own(name, tokenizer, graphs=graphs)
     if tokenizer is not None:
         raise UsageError(
             f"a tokenizer goes with a model of your own, and {str(name)!r} is loaded with its own: "
             "leave it out, or give the model itself"
         )
-    place = find(DEFAULT if name is None or _is_default(name) else name)
-    where = _device(device)
+    hub = {key: more.pop(key) for key in HUB if key in more}
+    place = found(DEFAULT if name is None or _is_default(name) else name, hub)
+    where = None if more.get("device_map") is not None else _device(device)
     kind = _dtype(dtype)
     if kind is None:
-        kind = torch.float32 if where.type == "cpu" else "auto"
+        kind = torch.float32 if where is not None and where.type == "cpu" else "auto"
+    more |= {"dtype": kind, "trust_remote_code": trust_remote_code}
     try:
-        return _loaded(place, where, kind, graphs, trust_remote_code)
+        return _loaded(place, where, graphs, more)
     except (TypeError, AttributeError, KeyError) as error:  # JSON of the wrong types
         reason = str(error).partition("\n")[0]
         raise LoadError(
-            f"{place} could not be loaded ({reason}): its JSON files are not what transformers "
-            "writes"
+            f"{place.place} could not be loaded ({reason}): its JSON files are not what "
+            "transformers writes"
         ) from error
 
 
@@ -80,15 +97,24 @@ def _require_as_it_is(**asked: bool) -> None:
 
 
 def _loaded(
-    place: str, where: torch.device, dtype: torch.dtype | str, graphs: bool, trust: bool
+    checkpoint: Checkpoint, where: torch.device | None, graphs: bool, options: dict[str, Any]
 ) -> Model:
-    settings = settings_of(place)
+    place, trust = checkpoint.place, options["trust_remote_code"]
+    settings = settings_of(place, **checkpoint.hub)
     family_named(settings.get("model_type", "unknown"), settings)
-    model = _model(place, config_of(place, trust), dtype, trust)
-    tokenizer = _tokenizer(place, trust) if model.main_input_name == "input_ids" else None
-    shown = DEFAULT_NAME if place == str(DEFAULT) else Path(place).name
-    loaded = Model(model.to(where).eval(), tokenizer, name=shown, graphs=graphs)
-    if tokenizer is not None and tokenizer.is_fast:
+    config = config_of(place, trust, **checkpoint.hub)
+    if checkpoint.adapter is None:
+        model = _model(checkpoint, config, options)
+    else:
+        model = with_adapter(checkpoint, config, options)
+    inner = network(model)
+    reads_text = inner.main_input_name == "input_ids" or decodes(inner)
+    tokenizer = _tokenizer(checkpoint, trust) if reads_text else _processor(checkpoint)
+    shown = DEFAULT_NAME if place == str(DEFAULT) else checkpoint.shown
+    model = model.eval() if where is None else model.to(where).eval()
+    loaded = Model(model, tokenizer, name=shown, graphs=graphs)
+    loaded.pooling = checkpoint.pooling
+    if reads_text and tokenizer is not None and tokenizer.is_fast:
         _ = loaded.encoder  # a tokenizer that does not fit is refused now
     return loaded
 
@@ -100,25 +126,7 @@ def _is_default(name: str | Path) -> bool:
 
 def find(name: str | Path) -> str:
     """A folder that holds a model, or a hub name."""
-    if not str(name):
-        raise UsageError(
-            "the name of the model is empty: give a hub name or a folder, or leave it out"
-        )
-    path = Path(name).expanduser()
-    if path.is_dir():
-        if not (path / "config.json").is_file():
-            raise LoadError(f"the folder {name} holds no model: it has no config.json")
-        return str(path)
-    if path.exists():
-        raise UsageError(
-            f"model {str(name)!r} is a file: give the folder that holds config.json and the weights"
-        )
-    if path.is_absolute() or str(name).startswith((".", "~")) or str(name).count("/") > 1:
-        raise UsageError(
-            f"model {str(name)!r} does not exist: give a folder that holds config.json, or a hub "
-            "name"
-        )
-    return str(name)
+    return found(name, {}).place
 
 
 def _device(name: str) -> torch.device:
@@ -155,24 +163,24 @@ def _dtype(name: torch.dtype | str | None) -> torch.dtype | str | None:
 
 
 def _model(
-    place: str,
-    config: PreTrainedConfig,
-    dtype: torch.dtype | str,
-    trust: bool,
+    checkpoint: Checkpoint, config: PreTrainedConfig, options: dict[str, Any]
 ) -> PreTrainedModel:
     """The model with the head that its config names, or without one if it has no weights for it."""
+    place = checkpoint.place
     architecture = architecture_of(config)
-    named = class_of(config, trust)
+    named = class_of(config, options["trust_remote_code"])
     if named is None:
         warnings.warn(
             f"{place} names {architecture}, which transformers does not have: "
             "loaded without a head",
             stacklevel=3,
         )
-    options = {"config": config, "dtype": dtype, "trust_remote_code": trust}
+    if "gguf_file" in checkpoint.hub and not config.architectures:
+        named = AutoModelForCausalLM  # the format is one of language models
+    options = {"config": config, **checkpoint.hub, **options, "output_loading_info": True}
     for number, cls in enumerate((named or AutoModel, AutoModel)):
-        with _quiet(bar=number == 0):
-            model, report = read(cls.from_pretrained, place, **options, output_loading_info=True)
+        with quiet(bar=number == 0):
+            model, report = read(cls.from_pretrained, place, **options)
         headless = model.base_model is model
         missing = [
             key for key in sorted(report["missing_keys"]) if not (headless and "pooler." in key)
@@ -198,25 +206,22 @@ def _warn_of_layers_left_out(place: str, model: PreTrainedModel, unexpected: set
         )
 
 
-@contextmanager
-def _quiet(*, bar: bool) -> Iterator[None]:
-    """transformers' report on missing weights becomes ours, and its bar is shown once."""
-    logs = transformers.logging
-    before = logs.get_verbosity()
-    hidden = not bar and logs.is_progress_bar_enabled()
-    logs.set_verbosity_error()
-    if hidden:
-        logs.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logs.set_verbosity(before)
-        if hidden:
-            logs.enable_progress_bar()
+def _processor(checkpoint: Checkpoint) -> Any:
+    """How images become tensors; None where the model comes without a word about it."""
+    place = Path(checkpoint.place)
+    if place.is_dir() and not (place / "preprocessor_config.json").is_file():
+        return None
+    return read(AutoImageProcessor.from_pretrained, checkpoint.place, **checkpoint.hub)
 
 
-def _tokenizer(place: str, trust: bool) -> PreTrainedTokenizerBase:
-    tokenizer = tokenizer_of(place, trust)
+def _tokenizer(checkpoint: Checkpoint, trust: bool) -> PreTrainedTokenizerBase:
+    place = checkpoint.place
+    own = checkpoint.adapter
+    if own is not None and any((Path(own) / name).is_file() for name in TOKENIZERS):
+        place = own
+    tokenizer = tokenizer_of(place, trust, **checkpoint.hub)
+    if "gguf_file" in checkpoint.hub:
+        return tokenizer
     files = [
         "tokenizer.json",
         "vocab.*",
@@ -224,9 +229,8 @@ def _tokenizer(place: str, trust: bool) -> PreTrainedTokenizerBase:
         "*.model",
         *tokenizer.vocab_files_names.values(),
     ]
-    lacks = Path(place).is_dir() and not any(
-        file for pattern in files for file in Path(place).glob(pattern)
-    )
+    inner = Path(place) / str(checkpoint.hub.get("subfolder", ""))
+    lacks = inner.is_dir() and not any(file for name in files for file in inner.glob(name))
     if lacks or len(tokenizer) <= len(
         tokenizer.all_special_tokens
     ):  # transformers makes one up where no file is

@@ -17,7 +17,14 @@ from transformers import PreTrainedTokenizerBase
 from alti._errors import AltiError, AltiWarning, UnsupportedModelError, UsageError
 from alti.methods import Inputs, Method, Scores, Target, call, named
 from alti.methods.logits import target_logits
-from alti.methods.proofs import check_example, check_positions, image_of, missing, prove_once
+from alti.methods.proofs import (
+    check_example,
+    check_positions,
+    image_of,
+    missing,
+    prove_once,
+    sound_of,
+)
 from alti.model.answers import Generation
 from alti.model.assembly import Assembly, compacted, groups_of, single, target_of
 from alti.model.attribution import Attribution
@@ -33,6 +40,7 @@ from alti.model.batching import (
 )
 from alti.model.cuda_graphs import GRAIN, Recorder
 from alti.model.fingerprints import fingerprint
+from alti.model.image_attribution import ImageAttribution
 from alti.model.other_heads import SIMILARITY, OtherHeads
 from alti.model.prompt import Chat
 from alti.model.question import Question, read
@@ -51,7 +59,7 @@ from alti.model.tokenize import Bos, Encoded
 from alti.read.exactness import untouched
 from alti.read.linear_view import require_complete
 from alti.read.long import is_long_text
-from alti.read.modules import family_of, network, stacks_of
+from alti.read.modules import family_of, network, require_readable, stacks_of
 
 LISTED = 40  # tokens in a message
 SENTENCES = (
@@ -76,6 +84,7 @@ class Model(OtherHeads):
         graphs: bool = False,
     ) -> None:
         family_of(model)
+        require_readable(model)
         self.model = model
         self.tokenizer = tokenizer
         self.pooling = "mean"  # of an encoder's vectors, where the similarity of texts is asked for
@@ -133,6 +142,9 @@ class Model(OtherHeads):
         text_pair: str | None = None,
         *,
         ids: Any = None,
+        audio: Any = None,
+        rate: int | None = None,
+        features: Any = None,
         documents: Sequence[str] | None = None,
         choices: Sequence[str] | None = None,
         template: str | None = None,
@@ -150,9 +162,10 @@ class Model(OtherHeads):
         layers: bool | None = None,
         truncate: bool = False,
         **options: Any,
-    ) -> Attribution | Attributions:
+    ) -> Attribution | Attributions | ImageAttribution:
         """Which tokens of a text a prediction rests on.
 
+        A vision model takes a PIL image, or the path of one, and gives an `ImageAttribution`.
         The text is a str (and a second one, for models that read two), a chat (a list of messages),
         a question about `documents`, or `ids`: exactly these tokens. What is explained is
 
@@ -163,9 +176,11 @@ class Model(OtherHeads):
           what makes the embeddings of `text` and `text_pair` similar;
         - in models that predict at every token, the prediction at `position`; or those at several
           `positions` (a list, or "all": every token that is not special), from one forward pass;
-        - of a language model, each token of an `answer`: a text, `answer_ids`, or what the model
-          writes itself (`generate`: a number of tokens, or transformers' generation options).
-          `against` is another answer then, and what counts the logarithms of their probabilities.
+        - of a language model, or an encoder–decoder (the text is its source; of a speech model
+          `audio` with its `rate`, or `features`), each token of an `answer`: a text, `answer_ids`,
+          or what the model writes itself (`generate`: a number of tokens, or transformers'
+          generation options). `against` is another answer then, and what counts the logarithms of
+          their probabilities.
 
         Several predictions are an `Attributions`; with `total` they are explained together, as one
         `Attribution`. `groups` are scored instead of tokens: words, sentences, lines, documents,
@@ -174,10 +189,15 @@ class Model(OtherHeads):
         front of a text whose tokenizer adds none. `layers` keeps the map of every layer (by default
         not for answers and groups). `options` are the method's own.
         """
+        if self.head.kind == "image":
+            return self.see(text, target, against, groups, layers, method=method, options=options)
         question = Question(
             text=text,
             text_pair=text_pair,
             ids=ids,
+            audio=audio,
+            rate=rate,
+            features=features,
             documents=documents,
             choices=choices,
             template=template,
@@ -187,8 +207,7 @@ class Model(OtherHeads):
         )
         question.check(self.head)
         if self.head.kind == "encoder" and target == SIMILARITY:
-            asked = {"method": method, "options": options, "truncate": truncate}
-            return self.similar(question, groups, **asked)
+            return self.similar(question, groups, method=method, options=options, truncate=truncate)
         request = self.request(
             method=method,
             target=target,
@@ -207,9 +226,7 @@ class Model(OtherHeads):
         if question.has_answer and against is not None:
             return self._contrasted(question, against, request)
         task = self.read(question, request)
-        if request.layers and named(method).draws_maps and is_long_text(len(task.encoded.ids)):
-            request = self._with_maps(request, len(task.encoded.ids), asked=layers is not None)
-        (result,) = self._explained([task], request)
+        (result,) = self._explained([task], self._with_maps(request, task, layers))
         several = question.has_answer or positions is not None or self.head.kind == "span"
         return result if several and not total else single(result)
 
@@ -385,8 +402,12 @@ class Model(OtherHeads):
         """By default maps of the layers are kept, but not of answers, which are long, or groups."""
         return not question.has_answer and groups is None
 
-    def _with_maps(self, request: Request, tokens: int, *, asked: bool) -> Request:
+    def _with_maps(self, request: Request, task: Task, asked: bool | None) -> Request:
         """Maps of the layers of a long text are kept only if they are asked for."""
+        tokens = len(task.encoded.ids)
+        draws = request.layers and named(request.method).draws_maps
+        if not draws or not is_long_text(tokens):
+            return request
         count = sum(len(layers) * len(stack.sites) for stack, layers in stacks_of(self.model))
         if asked:
             size = count * tokens**2 * 4 / 1e9
@@ -395,7 +416,7 @@ class Model(OtherHeads):
                 AltiWarning,
                 stacklevel=3,
             )
-        return replace(request, layers=asked)
+        return replace(request, layers=bool(asked))
 
     def _contrasted(self, question: Question, against: Any, request: Request) -> Attribution:
         """One answer rather than another: what the prompt's tokens change about log p of both."""
@@ -432,6 +453,8 @@ class Model(OtherHeads):
         base = network(self.model).base_model
         if base.main_input_name == "pixel_values":
             return check_example(base, image_of(base))
+        if base.main_input_name == "input_features":
+            return check_example(base, sound_of(base))
         task = self._example()
         if task is not None:
             self._check_positions(task)
@@ -459,7 +482,7 @@ class Model(OtherHeads):
             kind = self.head.kind
         except UnsupportedModelError:  # explain does not take it
             return None
-        if kind in ("encoder", "choice"):
+        if kind in ("encoder", "choice", "image"):
             return None
         if kind == "seq2seq":
             return self._written_example()
@@ -473,10 +496,12 @@ class Model(OtherHeads):
 
     def _written_example(self) -> Task:
         """A source and some tokens that an encoder–decoder could write."""
-        source = self.encoder.encode(SENTENCES[0], truncate=True)
         ids = [number % self.encoder.vocabulary for number in range(5, 10)]
-        question = Question(ids=source.ids, answer_ids=ids)
-        return self.read(question, Request())
+        if self.encoder.hears:
+            features = sound_of(network(self.model).base_model)["input_features"]
+            return self.read(Question(features=features, answer_ids=ids), Request())
+        source = self.encoder.encode(SENTENCES[0], truncate=True)
+        return self.read(Question(ids=source.ids, answer_ids=ids), Request())
 
     def _prove_positions(self, task: Task) -> None:
         if self.head.kind != "encoder":

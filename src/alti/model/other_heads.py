@@ -10,9 +10,12 @@ from torch import Tensor, nn
 
 from alti._errors import UnsupportedModelError, UsageError
 from alti.methods import Scores, Target, call, named
+from alti.methods.proofs import check_positions, prove_once
 from alti.model.assembly import require_finite_scores, single, source_of
 from alti.model.attribution import Attribution
 from alti.model.head import Head
+from alti.model.image_attribution import ImageAttribution
+from alti.model.images import Patches, Pixels, Questions, inputs_of
 from alti.model.question import Question
 from alti.model.request import Request, Task, request_of
 from alti.model.results import Prediction
@@ -21,13 +24,13 @@ from alti.model.spans import task_of
 from alti.model.tokenize import Encoded, Encoder
 from alti.model.wrapped import OneChoice, Similarity, Spans
 from alti.read.exactness import untouched
-from alti.read.modules import network
+from alti.read.modules import device_of, network
 
 SIMILARITY = "similarity"
 
 
 class OtherHeads:
-    """Question answering, multiple choice, and the similarity of two texts."""
+    """Question answering, multiple choice, the similarity of two texts, and images."""
 
     model: nn.Module
     name: str
@@ -54,6 +57,8 @@ class OtherHeads:
             return Spans(network(self.model))
         if self.head.kind == "choice":
             return OneChoice(network(self.model))
+        if self.head.kind == "image":
+            return Patches(network(self.model))
         return self.model
 
     @cached_property
@@ -110,10 +115,23 @@ class OtherHeads:
 
     # Similarity
 
-    def similar(self, question: Question, groups: By | None, **asked: Any) -> Attribution:
+    def similar(
+        self,
+        question: Question,
+        groups: By | None,
+        method: str,
+        options: dict[str, Any],
+        truncate: bool,
+    ) -> Attribution:
         """What makes the embeddings of two texts similar: each text while the other one stays."""
         if question.text_pair is None or not isinstance(question.text, str):
             raise UsageError("target = 'similarity' compares two texts: give text and text_pair")
+        if self.pooling not in ("mean", "first", "last"):
+            raise UsageError(
+                f"this model makes an embedding with {self.pooling}, which alti does not follow: "
+                "use a model that takes the mean, the first or the last vector"
+            )
+        asked: dict[str, Any] = {"method": method, "options": options, "truncate": truncate}
         request = request_of(self.head, self.tokenizer, target=None, against=None, **asked)
         if not named(request.method).class_specific:
             raise UsageError(
@@ -163,6 +181,93 @@ class OtherHeads:
             options=request.options,
             model=self.name,
             extra=extra,
+        )
+
+    # Images
+
+    def see(
+        self, image: Any, target: Any, against: Any, groups: Any, layers: Any, **asked: Any
+    ) -> ImageAttribution:
+        """Which patches of an image a prediction rests on."""
+        asked["layers"] = layers is not False
+        place, _ = self.show(image)
+        request = request_of(
+            self.head, None, target=target, against=against, **self._masking(asked)
+        )
+        inputs = inputs_of(place)
+        index = torch.tensor([request.index], device=inputs.mask.device) if request.index else None
+        rival = (
+            torch.tensor([request.against], device=inputs.mask.device) if request.against else None
+        )
+        position = torch.zeros(1, 1, dtype=torch.long, device=inputs.mask.device)
+        goal = Target(index, None if self.head.pool == "mean" else position, rival)
+        method = named(request.method)
+        if method.reads_model:
+            why = f"where pool = {self.head.pool!r} in its entry of alti.FAMILIES says"
+            prove_once(place, "positions", lambda: check_positions(place, inputs, goal, why))
+        scores = call(method, place, inputs, goal, layers=request.layers, **request.options)
+        output = untouched(place, inputs.tensors) if scores.output is None else scores.output
+        found = self._pictured(place, scores, output.logits.detach()[0], request)
+        return found if groups is None else found.grouped(groups)
+
+    def show(self, image: Any) -> tuple[Patches, Pixels]:
+        """The model with an image before it."""
+        inner = network(self.model)
+        pixels = Pixels(inner.config, self.tokenizer)
+        assert isinstance(self.subject, Patches)
+        self.subject.show(pixels.read(image).to(device_of(inner), inner.dtype))
+        return self.subject, pixels
+
+    def questions(self, image: Any, target: int) -> Questions:
+        """An image for the metrics of `alti.metrics`: patches are masked, none are deleted.
+
+        >>> asked = model.questions(image, found.target)
+        >>> scores = [0.0] * sum(asked.keep) + found.scores.flatten().tolist()
+        >>> alti.metrics.comprehensiveness(asked, ids=asked.ids, keep=asked.keep, scores=scores,
+        ...                                mask_id=asked.mask_id)
+        """
+        place, _ = self.show(image)
+        return Questions(place, target)
+
+    @staticmethod
+    def _masking(asked: dict[str, Any]) -> dict[str, Any]:
+        """Patches cannot be deleted, and enter a model at its first layer."""
+        method = named(asked["method"])
+        options = dict(asked["options"])
+        if "removal" in method.options:
+            options.setdefault("removal", "mask")
+        if "at" in method.options:
+            options.setdefault("at", "embedding")
+        if "baseline" in method.options:
+            options.setdefault("baseline", "zero")
+        if method.shortens_with(options):
+            raise UsageError(
+                f"{method.name} takes tokens out, and an image without a patch is none: use "
+                "occlusion with removal='mask'"
+            )
+        return {**asked, "options": options}
+
+    def _pictured(
+        self, place: Patches, scores: Scores, logits: Tensor, request: Request
+    ) -> ImageAttribution:
+        asked = request.index[0] if request.index else None
+        index, label, chance = self.head.prediction(None, logits, asked)
+        if request.against:
+            label += f" rather than {self.head.prediction(None, logits, request.against[0])[1]}"
+        tokens = scores.tokens[0, 0].detach().cpu()
+        require_finite_scores(request.method, [tokens])
+        layers = None if scores.layers is None else scores.layers[:, 0].cpu()
+        of = named(request.method).of(request.options)
+        return ImageAttribution(
+            image=Pixels(place.config, self.tokenizer).picture(place.pixels),
+            prediction=Prediction(label=label, index=index, probability=chance, of=of),
+            scores=tokens[place.added :].reshape(place.grid),
+            special=tokens[: place.added],
+            layers=layers,
+            method=request.method,
+            options=request.options,
+            model=self.name,
+            extra={name: float(values[0, 0]) for name, values in scores.extra.items()},
         )
 
 

@@ -8,6 +8,7 @@ from the hub (not loaded), modules of an adapter and weights outside the folder 
 import json
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -40,25 +41,42 @@ def read(reader: Any, place: str, **options: Any) -> Any:
         raise LoadError(f"the {_kind(place)} {place} could not be loaded: {reason}") from error
 
 
-def settings_of(place: str) -> dict[str, Any]:
+@contextmanager
+def quiet(*, bar: bool) -> Iterator[None]:
+    """transformers' report on missing weights becomes ours; its bar is shown only if asked for."""
+    logs = transformers.logging
+    before = logs.get_verbosity()
+    hidden = not bar and logs.is_progress_bar_enabled()
+    logs.set_verbosity_error()
+    if hidden:
+        logs.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logs.set_verbosity(before)
+        if hidden:
+            logs.enable_progress_bar()
+
+
+def settings_of(place: str, **hub: Any) -> dict[str, Any]:
     """What config.json says."""
-    settings: dict[str, Any] = read(PreTrainedConfig.get_config_dict, place)[0]
+    settings: dict[str, Any] = read(PreTrainedConfig.get_config_dict, place, **hub)[0]
     return settings
 
 
-def config_of(place: str, trust: bool) -> PreTrainedConfig:
+def config_of(place: str, trust: bool, **hub: Any) -> PreTrainedConfig:
     """The config of a model that can be loaded without code of its own, or with `trust`."""
-    config = read(AutoConfig.from_pretrained, place, trust_remote_code=trust)
+    config = read(AutoConfig.from_pretrained, place, trust_remote_code=trust, **hub)
     known = hasattr(transformers, architecture_of(config))
     if not (known or trust) and _models(config):  # another class would stand in for the named one
         raise LoadError(_refusal(place))
     _drop_kernels(place, config)
     _check_shards(place, getattr(config, "transformers_weights", None))
-    _check_adapter(place)
+    check_adapter(place)
     return config
 
 
-def tokenizer_of(place: str, trust: bool) -> PreTrainedTokenizerBase:
+def tokenizer_of(place: str, trust: bool, **hub: Any) -> PreTrainedTokenizerBase:
     """The tokenizer, of the class that is named: no plain one in place of the folder's own."""
     settings = read(get_tokenizer_config, place)
     name, named = settings.get("tokenizer_class") or "none", settings.get("auto_map") or {}
@@ -66,7 +84,7 @@ def tokenizer_of(place: str, trust: bool) -> PreTrainedTokenizerBase:
     if not (known or trust) and (isinstance(named, list) or "AutoTokenizer" in named):
         raise LoadError(_refusal(place))
     try:
-        return read(AutoTokenizer.from_pretrained, place, trust_remote_code=trust)
+        return read(AutoTokenizer.from_pretrained, place, trust_remote_code=trust, **hub)
     except LoadError as error:
         raise LoadError(f"{place} has no tokenizer: {error}") from error
 
@@ -151,7 +169,7 @@ def _check_shards(place: str, named: Any) -> None:
                 raise LoadError(f"{index} names weights outside the folder ({name}): not read")
 
 
-def _check_adapter(place: str) -> None:
+def check_adapter(place: str) -> None:
     """peft imports the module that megatron_core names."""
     file = read(find_adapter_config_file, place) if is_peft_available() else None
     if file and (settings := read(_json, file)).get("megatron_config"):

@@ -11,6 +11,7 @@ from alti.model import targets
 from alti.model.answers import Generation, answered, generated, ids_of, of_ids, of_text
 from alti.model.head import Head
 from alti.model.prompt import Chat, Prompt, from_chat, from_documents, is_chat
+from alti.model.sounds import encode_sound, require_sound
 from alti.model.tokenize import Bos, Encoded, Encoder
 
 
@@ -21,6 +22,9 @@ class Question:
     text: str | Chat | None = None
     text_pair: str | None = None
     ids: Any = None  # instead of a text
+    audio: Any = None  # instead of a text, for models that hear: numbers, so many a second
+    rate: int | None = None  # how many
+    features: Any = None  # of a sound, as a feature extractor gives them
     documents: Sequence[str] | None = None
     choices: Sequence[str] | None = None  # of a multiple-choice model
     template: str | None = None  # where documents and question go
@@ -34,9 +38,10 @@ class Question:
 
     def check(self, head: Head) -> None:
         """Raise for what does not go together."""
-        if (self.text is None) == (self.ids is None):
-            given = "both were given" if self.ids is not None else "neither was given"
-            raise UsageError(f"explain takes a text or ids=, and {given}: give one of them")
+        if head.hears:
+            require_sound(self)
+        else:
+            self._check_text()
         named = ("answer", "answer_ids", "generate")
         answers = [name for name in named if getattr(self, name) is not None]
         if len(answers) > 1:
@@ -60,13 +65,20 @@ class Question:
             raise UsageError("choices go with one text: give it as a str")
         if self.template is not None and self.documents is None:
             raise UsageError("template= says where documents go, and there are none: give both")
-        plain = self.ids is None and not is_chat(self.text)
+        plain = self.text is not None and not is_chat(self.text)
         for name in ("text_pair", "documents"):
             if getattr(self, name) is not None and not plain:
-                what = "ids=" if self.ids is not None else "a chat"
+                what = "ids=" if self.ids is not None else "a chat" if self.text else "a sound"
                 raise UsageError(f"{name} was given with {what}: it goes with one text")
         if self.text_pair is not None and (self.documents is not None or answers):
             raise UsageError("text_pair was given with documents or an answer: leave it out")
+
+    def _check_text(self) -> None:
+        if self.audio is not None or self.features is not None or self.rate is not None:
+            raise UsageError("a sound was given to a model that reads text: give a text or ids=")
+        if (self.text is None) == (self.ids is None):
+            given = "both were given" if self.ids is not None else "neither was given"
+            raise UsageError(f"explain takes a text or ids=, and {given}: give one of them")
 
     def _check_target(self, answers: list[str]) -> None:
         """Raise where it is not said what an encoder–decoder writes."""
@@ -105,6 +117,8 @@ def read(
 
 
 def _prompt(question: Question, encoder: Encoder, *, truncate: bool, bos: Bos) -> Encoded:
+    if question.audio is not None or question.features is not None:
+        return encode_sound(encoder, question)
     if question.ids is not None:
         return encoder.encode_ids(*ids_of(question.ids, "ids"))
     text: Any = question.text

@@ -36,7 +36,10 @@ class Prediction:
 
 
 class Result:
-    """What both results can do: be compared, computed with, exported and shown."""
+    """What both results can do: be compared, computed with, exported and shown.
+
+    What was heard in a sound has views of its own.
+    """
 
     source: Source
     scores: Tensor
@@ -131,17 +134,27 @@ class Result:
 
     def render(self, *, words: bool = True, bars: bool = False) -> str:
         """The text for a terminal, on coloured backgrounds where it has colours; else bars."""
+        if self.source.seconds is not None:
+            heard: str = import_module("alti.views.sounds").render(self)
+            return heard
         shown: str = import_module("alti.views.terminal").render(self, words=words, bars=bars)
         return shown
 
     def to_html(self, *, words: bool = True) -> str:
         """A web page of its own; it opens with words or tokens, and switches between them."""
+        if self.source.seconds is not None:
+            heard: str = import_module("alti.views.sounds").page(self)
+            return heard
         page: str = import_module("alti.views.html").page(self, words=words)
         return page
 
     def to_latex(self, *, document: bool = False, words: bool = True) -> str:
         """The paper's saliency map: a table to \\input, or a document that compiles on its own."""
-        latex = import_module("alti.views.latex")
+        name = "latex" if self.source.seconds is None else "sounds"
+        latex = import_module(f"alti.views.{name}")
+        if name == "sounds":
+            heard: str = (latex.document if document else latex.table)(self)
+            return heard
         written: str = (latex.document if document else latex.table)(self, words=words)
         return written
 

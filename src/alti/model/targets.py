@@ -106,7 +106,10 @@ def _generated(
     seed = options.pop("seed", None)
     inner = network(model)
     _require_room(encoder, 1 + (options.get("max_new_tokens") or 0))
-    given = encoder.collate([source]).tensors
+    if source.features is not None:
+        given = {"input_features": source.features[None].to(inner.device)}
+    else:
+        given = encoder.collate([source]).tensors
     devices = [inner.device] if inner.device.type == "cuda" else []
     # the caller's random numbers go on where they were
     with torch.random.fork_rng(devices), torch.no_grad(), evaluating(model):
@@ -114,7 +117,16 @@ def _generated(
         ids = inner.generate(**given, **options)[0].tolist()
     config = options.get("generation_config") or inner.generation_config
     ids = _without_ends(ids, options.get("eos_token_id", config.eos_token_id), encoder.pad)
+    if encoder.hears:  # speech models put in front what their tokenizer does, and may not return it
+        ids = [*_of_text(encoder, ".")[0], *(i for i in ids if i not in encoder.special)]
+        count = len(ids) - sum(i not in encoder.special for i in ids)
+        return _parted(ids, count)
     count = _forced(ids, inner, config)
+    return _parted(ids, count)
+
+
+def _parted(ids: list[int], count: int) -> tuple[list[int], list[int]]:
+    """What a model begins with, and what it wrote."""
     if len(ids) == count:
         raise AltiError("the model wrote nothing but the end token: there is no answer to explain")
     return ids[:count], ids[count:]

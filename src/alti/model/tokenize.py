@@ -20,7 +20,7 @@ from alti._errors import AltiWarning, LoadError, UnsupportedModelError, UsageErr
 from alti.methods.types import Inputs
 from alti.model.source import Group
 from alti.model.words import LONE_SURROGATE
-from alti.read.modules import family_of, network
+from alti.read.modules import device_of, family_of, network
 from alti.read.process import held_while_forking
 
 Span = tuple[int, int]
@@ -54,6 +54,8 @@ class Encoded:
     answer: int | None = None  # its first token; None: there is none
     unknown: str = ""  # the token for whatever the vocabulary has not; "": there is none
     decoder: int | None = None  # the first token that a decoder reads; None: one stack reads all
+    features: Tensor | None = None  # [F, frames]  of a sound, whose frames are the first tokens
+    seconds: float | None = None  # that a frame lasts
 
     @property
     def prompt(self) -> int | None:
@@ -88,6 +90,7 @@ class Encoder:
         self.model = inner
         self.causal = causal
         self.decodes = decodes  # what is written is read by a stack of its own
+        self.hears = inner.main_input_name == "input_features"
         self.takes_types = "token_type_ids" in signature(inner.forward).parameters
         self.vocabulary = inner.get_input_embeddings().weight.shape[0]
         self.warned = False  # of the first token
@@ -381,7 +384,7 @@ class Encoder:
     def _padded(self, rows: list[list[int]], fill: int, length: int | None = None) -> Tensor:
         length = length or max(map(len, rows))
         return torch.tensor(
-            [row + [fill] * (length - len(row)) for row in rows], device=self.model.device
+            [row + [fill] * (length - len(row)) for row in rows], device=device_of(self.model)
         )
 
     def _collate_both(self, texts: list[Encoded]) -> Inputs:
@@ -394,8 +397,12 @@ class Encoder:
             ]
             ids = [text.ids[part] for text, part in zip(texts, parts, strict=True)]
             marks = [text.special[part] for text, part in zip(texts, parts, strict=True)]
-            tensors[f"{name}input_ids"] = self._padded(ids, self.pad)
-            tensors[f"{name}attention_mask"] = self._padded([[1] * len(row) for row in ids], 0)
+            sounds = [text.features for text in texts if text.features is not None]
+            if sounds and not side:
+                tensors["input_features"] = torch.stack(sounds).to(self.model.device)
+            else:
+                tensors[f"{name}input_ids"] = self._padded(ids, self.pad)
+                tensors[f"{name}attention_mask"] = self._padded([[1] * len(row) for row in ids], 0)
             special.append(self._padded([list(map(int, row)) for row in marks], 1).bool())
         split = special[0].shape[1]
         return Inputs(tensors, torch.cat(special, 1), self.mask_id, self.pad, split=split)

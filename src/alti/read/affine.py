@@ -27,7 +27,7 @@ def projection(module: nn.Module, x: Tensor, dtype: torch.dtype | None) -> tuple
 
     A dtype of None leaves the numbers of a plain module as they are.
     """
-    if type(module) in (nn.Linear, Conv1D):
+    if is_plain(module):
         weight = cast(Tensor, module.weight).detach()
         bias = cast(Tensor | None, module.bias)
         weight = weight.T if type(module) is nn.Linear else weight
@@ -38,6 +38,11 @@ def projection(module: nn.Module, x: Tensor, dtype: torch.dtype | None) -> tuple
     eye = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
     bias = module(torch.zeros_like(eye[:1])).to(dtype=dtype)[0]
     return module(eye).to(dtype=dtype) - bias, bias
+
+
+def is_plain(module: nn.Module) -> bool:
+    """Whether a projection's weights can be looked at; those that are elsewhere are a meta's."""
+    return type(module) in (nn.Linear, Conv1D) and not cast(Tensor, module.weight).is_meta
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,7 @@ class Norm:
 
 def norm(module: nn.Module, x: Tensor, y: Tensor) -> Norm:
     """A norm that has just mapped x to y; computed in their dtype."""
-    if type(module) is nn.LayerNorm:
+    if type(module) is nn.LayerNorm and not (module.weight is not None and module.weight.is_meta):
         return _layer_norm(module, x)
     gain, shift, centred = _probe(module, x)
     unscaled = Norm(gain, shift, x[..., 0], centred)
@@ -85,7 +90,8 @@ def _probe(module: nn.Module, x: Tensor) -> tuple[Tensor, Tensor, bool]:
     """
     width = x.shape[-1]
     weight = next(module.parameters(), x)
-    sign = torch.ones(width, dtype=weight.dtype, device=weight.device)
+    device = x.device if weight.is_meta else weight.device  # accelerate brings weights when called
+    sign = torch.ones(width, dtype=weight.dtype, device=device)
     sign[1::2] = -1
     if width % 2:
         sign[-1] = 0  # keeps the mean at 0; the rolled probe covers this entry

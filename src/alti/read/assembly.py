@@ -8,11 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from alti._errors import UnsupportedModelError
-from alti.read.affine import Call, carried, fused_for, projection
+from alti.read.affine import Call, carried, fused_for, is_plain, projection
 from alti.read.attention_call import AttentionCall, Rows
 from alti.read.block import Block
+from alti.read.cuda_capture import capturing
 from alti.read.events import Attention, first_of
-from alti.read.verdicts import Place
+from alti.read.verdicts import Place, limit_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,7 @@ def _branch(recorded: Recorded, dtype: torch.dtype | None) -> Block:
     out = recorded.calls["out"]
     weight, bias = projection(out.module, out.input, dtype)
     _require_shapes(recorded, weight)
+    _require_affine(recorded.place, out, weight, bias)
     block = Block(
         attn=probs.to(one.dtype),
         again=None if call is None else partial(_again, call, one.dtype),
@@ -128,6 +130,23 @@ def _require_shapes(recorded: Recorded, weight: Tensor) -> None:
         raise UnsupportedModelError(
             f"{place.family} attends from {targets} to {sources} tokens: pass the whole text, "
             "no past_key_values"
+        )
+
+
+def _require_affine(place: Place, out: Call, weight: Tensor, bias: Tensor) -> None:
+    """Raise where a projection that was read by calling it is no affine map, as of int8 layers."""
+    if is_plain(out.module) or capturing():
+        return
+    wide = torch.promote_types(out.output.dtype, torch.float32)
+    ours = out.input.to(wide) @ weight.to(wide) + bias.to(wide)
+    real = out.output.to(wide)
+    error = float((ours - real).abs().max() / real.abs().max().clamp_min(torch.finfo(wide).tiny))
+    if not error <= limit_of(out.output.dtype, plain=True):
+        kind = type(out.module).__name__
+        raise UnsupportedModelError(
+            f"{place.family} block {place.block}: {place.site.out} is a {kind}, which rounds what "
+            f"it is given, by {error:.0e} here, so no sum of parts is what it computes: load the "
+            "model in bfloat16, or not quantised"
         )
 
 

@@ -20,7 +20,7 @@ from alti.families import Site
 from alti.read.affine import Call
 from alti.read.attention_call import AttentionCall
 from alti.read.attention_hook import capturing_attention, is_listening
-from alti.read.modules import decodes, network, stacks_of
+from alti.read.modules import decodes, device_of, network, require_readable, stacks_of
 from alti.read.own_attention import OwnAttention
 
 Point = Literal["word", "embedding"]  # where vectors enter a model
@@ -39,6 +39,7 @@ class Reader:
     """Reads forward passes of one model; handlers run only in the thread that started the pass."""
 
     def __init__(self, model: PreTrainedModel, *, by_rows: bool = False) -> None:
+        require_readable(model)
         self.model = model
         self.by_rows = by_rows  # attention is not kept, but computed again when it is asked for
         self.name: str = model.config.model_type
@@ -58,7 +59,7 @@ class Reader:
     def listening(self) -> Iterator[None]:
         """The model may be run in here; afterwards its hooks and its attention are as before."""
         # autocast would round our own products too
-        exact = torch.autocast(self.model.device.type, enabled=False)
+        exact = torch.autocast(device_of(self.model).type, enabled=False)
         with exact, capturing_attention(self.model, self), ExitStack() as registered:
             for handle in self.hooks():
                 registered.callback(handle.remove)

@@ -18,7 +18,7 @@ from alti._errors import DecompositionError
 from alti.families import Site, Stack
 from alti.read.affine import Call
 from alti.read.events import Reader
-from alti.read.modules import call, evaluating, network
+from alti.read.modules import call, device_of, evaluating, network
 from alti.read.verdicts import LIMITS, relative
 
 OUTPUT_LIMIT = 1e-5  # at least: the softmax of many float64 models is a float32 one
@@ -30,7 +30,7 @@ LAST = ("last_hidden_state", "encoder_last_hidden_state", "logits")
 def untouched(model: nn.Module, inputs: Mapping[str, Any]) -> Any:
     """The output of a model while nothing reads it."""
     inner = network(model)
-    exact = torch.autocast(inner.device.type, enabled=False)
+    exact = torch.autocast(device_of(inner).type, enabled=False)
     with torch.no_grad(), exact, evaluating(inner):
         return call(inner, inputs)
 

@@ -30,13 +30,13 @@ from alti.families import Site
 from alti.read.affine import Call, norm
 from alti.read.attention_hook import paused
 from alti.read.events import Reader, entering, split_values
+from alti.read.messages import Messages
 from alti.read.modules import family_of, is_gated, network
 from alti.read.output_bias import output_bias
 from alti.read.verdicts import FLOAT32_NORM_LIMIT, LIMITS
 
 Function = Callable[..., Any]
 
-ALONE = 0.05  # attention to all others below which a token cannot be taken out
 NORM = re.compile(r"norm(1p)?$", re.IGNORECASE)
 ACTIVATION = re.compile(r"gelu|relu|silu|swish|mish|tanh|elu|activation$|laplace", re.IGNORECASE)
 ACTIVATIONS: set[Function] = {
@@ -44,55 +44,6 @@ ACTIVATIONS: set[Function] = {
     functional.gelu, functional.silu, functional.elu, functional.selu, functional.leaky_relu,
     functional.relu6, functional.mish,
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Messages:
-    """What attention carried from token to token at one site, its sum in the graph."""
-
-    attn: Tensor  # [B, H, T, S]
-    value: Tensor  # [B, H, S, d]
-    mixed: Tensor  # [B, T, H·d]  Σ_j attn · value, what the output projection reads
-
-    def effects(self, gradient: Tensor) -> Tensor:
-        """The signed effect of j's message to i: [B, T, S].
-
-        `gradient` [B, T, H·d] is that of the target with respect to `mixed`.
-        """
-        heads = self._heads(gradient)
-        return ((heads @ self.value.transpose(-1, -2)) * self.attn).sum(1)
-
-    def losses(self, gradient: Tensor, members: Tensor | None = None) -> Tensor:
-        """The same for j leaving the text, so that its attention goes to the other tokens.
-
-        Σ_j a_j v_j = z becomes (z − a_j v_j) / (1 − a_j), so a_j (v_j − z) / (1 − a_j) is lost.
-        With `members` [B, S, G], 1 where a token is in a group, a whole group leaves: [B, T, G].
-        """
-        apart = self._apart(gradient)
-        if members is None:
-            shares = self.attn / (1 - self.attn).clamp_min(ALONE)
-            shares = shares.masked_fill(self.attn == 1, 0)  # nothing could replace an only source
-            return (apart * shares).sum(1)
-        lost = (apart * self.attn) @ members[:, None]  # [B, H, T, G]
-        left = 1 - self.attn @ members[:, None]
-        return (lost / left.clamp_min(ALONE)).sum(1)
-
-    def slopes(self, gradient: Tensor) -> Tensor:
-        """The same to first order, for attention to j that counts a little less: a_j (v_j − z)."""
-        shares = self.attn.masked_fill(self.attn == 1, 0)  # v is z there, but for rounding
-        return (self._apart(gradient) * shares).sum(1)
-
-    def _apart(self, gradient: Tensor) -> Tensor:
-        """The effect of v_j − z at i, if attention were 1: [B, H, T, S]."""
-        heads = self._heads(gradient)
-        own = (heads * self._heads(self.mixed.detach())).sum(-1, keepdim=True)
-        return heads @ self.value.transpose(-1, -2) - own
-
-    def _heads(self, x: Tensor) -> Tensor:
-        """[B, T, H·d] -> [B, H, T, d]"""
-        batch, heads = self.attn.shape[:2]
-        split = x.to(self.value).reshape(batch, -1, heads, self.value.shape[-1])
-        return split.transpose(1, 2)
 
 
 # (layer, prediction, messages to some rows, the gradient at these, the rows)

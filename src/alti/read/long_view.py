@@ -13,7 +13,6 @@ from alti.read.attention_call import AttentionCall, Tile, repeated
 from alti.read.by_layer import Tape
 from alti.read.linear_view import (
     Effects,
-    Messages,
     Receive,
     Straightened,
     StraightFunctions,
@@ -23,6 +22,7 @@ from alti.read.linear_view import (
     trained_biases,
 )
 from alti.read.long import is_long
+from alti.read.messages import Messages
 from alti.read.modules import call, network
 
 

@@ -37,6 +37,12 @@ def network(given: nn.Module) -> PreTrainedModel:
     return inner
 
 
+def device_of(model: PreTrainedModel) -> torch.device:
+    """Where a model takes its input; weights that accelerate keeps elsewhere are on none (meta)."""
+    places = (parameter.device for parameter in model.parameters())
+    return next((place for place in places if place.type != "meta"), torch.device("cpu"))
+
+
 def family_of(model: nn.Module) -> Family:
     """The entry of FAMILIES that describes a model."""
     config = network(model).config
@@ -63,6 +69,17 @@ def family_named(name: str, config: Mapping[str, Any]) -> Family:
                 "without it"
             )
     return FAMILIES[name]
+
+
+def require_readable(model: nn.Module) -> None:
+    """Raise for layers that are no affine maps, whatever a family's entry says."""
+    for module in network(model).modules():
+        if type(module).__module__.startswith(("torch.ao.nn.quantized", "torch.nn.quantized")):
+            raise UnsupportedModelError(
+                f"this model was quantised by torch: its {type(module).__name__} layers round what "
+                "they are given at every call and pass no gradients on, so no sum of parts is what "
+                "they compute; explain the model that it was made from"
+            )
 
 
 def stacks_of(model: nn.Module) -> list[tuple[Stack, list[nn.Module]]]:

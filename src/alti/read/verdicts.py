@@ -175,7 +175,8 @@ class Verdicts:
         verdicts = self.open
         self.open = []
         counts = [verdict.error.numel() for verdict in verdicts]
-        errors = torch.cat([verdict.error.flatten() for verdict in verdicts])
+        place = verdicts[0].error.device  # layers may be on several
+        errors = torch.cat([verdict.error.flatten().to(place) for verdict in verdicts])
 
         def judge() -> None:
             for verdict, error in zip(verdicts, torch.split(errors.cpu(), counts), strict=True):

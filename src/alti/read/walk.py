@@ -241,7 +241,7 @@ class _Reader(Reader):
         if name not in self.masks:
             self.masks[name] = _padding(self.inputs.get(name))
         mask = self.masks[name]
-        return mask if mask is not None and mask.shape == x.shape[:2] else None
+        return mask.to(x.device) if mask is not None and mask.shape == x.shape[:2] else None
 
     def _place(self, site: Site) -> Place:
         return Place(self.name, self.count, site)

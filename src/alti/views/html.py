@@ -33,6 +33,7 @@ from alti.views.said import (
     strongest,
     token_of,
     unit_of,
+    unnamed,
     whole_answer,
 )
 from alti.views.segments import Piece, passages, scale_of
@@ -376,7 +377,7 @@ def _legend(scale: Scale, label: str, rest: str, unit: str) -> str:
         ramp = f'{low} against<span class="alti-ramp alti-both"></span>{side} {high}'
     else:
         ramp = f'0<span class="alti-ramp"></span>{high}'
-    unit = unit.removesuffix(f" of {label}") if scale.signed and label else unit  # the ramp has it
+    unit = unnamed(unit, label) if scale.signed else unit  # the ramp has it
     unit = f'<span class="alti-unit">{escaped(unit)}</span>' if unit else ""
     return f'<p class="alti-legend" aria-hidden="true">{ramp}{unit}{rest}</p>'
 

@@ -31,6 +31,7 @@ from alti.views.said import (
     sections,
     shortened,
     side_of,
+    unnamed,
     whole_answer,
 )
 from alti.views.segments import Piece, passages, scores_of
@@ -206,7 +207,7 @@ def _legend(attribution: Attribution, shades: "Shades") -> str:
     if shades.signed:
         low = f"{low} against"
         high = f"for {label} {high}" if label else f"for {high}"
-        unit = unit.removesuffix(f" of {label}") if label else unit
+        unit = unnamed(unit, label)
     ends = [rf"{{\color{{gray}}{escaped(end)}}}" for end in (low, f"{high} {unit}")]
     return rf"{{\footnotesize {ends[0]} {boxes} {ends[1]}}}"
 

@@ -170,11 +170,19 @@ def scale_name(attribution: Attribution) -> str:
     if not method.class_specific:
         return ""
     of = attribution.prediction.of or method.of(attribution.options) or ""
+    if of == "relative":
+        label = side_of(attribution)
+        return f"relative effect on {label}" if label else "relative effect"
     if of not in OUTPUTS:
         return ""
     size = "" if method.is_signed(attribution.options) else "size of the effect on "
     label = side_of(attribution)
     return f"{size}{OUTPUTS[of]} of {label}" if label else f"{size}{OUTPUTS[of]}"
+
+
+def unnamed(scale: str, label: str) -> str:
+    """The name of a scale without its class, for a picture that says it elsewhere."""
+    return scale.removesuffix(f" of {label}").removesuffix(f" on {label}") if label else scale
 
 
 def unit_of(attribution: Attribution) -> str:

@@ -1,6 +1,7 @@
 """Results for a terminal: the user's text on coloured backgrounds, bars, or lists."""
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
@@ -149,7 +150,7 @@ def _table(attributions: Sequence[Attribution], style: Style, words: bool) -> st
 
 def _unit(attribution: Attribution) -> str:
     """What a column is of, in few words: its headline has the class."""
-    return plain(scale_name(attribution).partition(" of ")[0].removesuffix(" of the effect on"))
+    return plain(re.split(" of | on ", scale_name(attribution))[0])
 
 
 def _row_name(source: Source, i: int) -> str:

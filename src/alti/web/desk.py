@@ -40,6 +40,7 @@ class Desk:
                 name,
                 device=settings.device,
                 dtype=settings.dtype,
+                graphs=settings.graphs,
                 trust_remote_code=settings.trust_remote_code,
             )
             _ = model.head, model.encoder  # raises now if explain cannot handle the model

@@ -35,6 +35,7 @@ class Settings:
     dtype: str | None = None
     limits: Limits = field(default_factory=Limits)
     trust_remote_code: bool = False  # whether to run code that comes with a model
+    graphs: bool = False  # whether explanations are recorded as CUDA graphs
 
     @property
     def local(self) -> bool:

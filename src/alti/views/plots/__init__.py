@@ -15,6 +15,7 @@ try:
     from alti.views.plots.benchmarks import agreement, anisotropy, curves, methods
     from alti.views.plots.graph import graph
     from alti.views.plots.look import ENDINGS
+    from alti.views.plots.sounds import sound
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] != "matplotlib":
         raise
@@ -34,5 +35,6 @@ __all__ = [
     "matrix",
     "methods",
     "predictions",
+    "sound",
     "tokens",
 ]

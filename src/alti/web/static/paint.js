@@ -123,7 +123,7 @@ export function legend(scale, { label = "", unit = "", left = [] } = {}) {
     .filter(([, score]) => Math.abs(score) >= least)
     .map(([name, score, title]) => ({ text: `${name} ${number(score, scale)}`, title }))
     .map(({ text, title }) => element("span", { class: "alti-rest", text, title: title || null }));
-  const named = scale.signed && label ? unit.replace(` of ${label}`, "") : unit; // the ramp has it
+  const named = scale.signed && label ? unit.replace(` of ${label}`, "").replace(` on ${label}`, "") : unit; // the ramp has it
   if (named) more.unshift(element("span", { class: "alti-unit", text: named }));
   if (!scale.largest) return element("p", { class: "alti-legend" }, "every score is 0", ...more);
   const high = number(scale.largest, scale);

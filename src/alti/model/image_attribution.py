@@ -1,0 +1,127 @@
+"""The result for an image: how much each patch counts for a prediction."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+from torch import Tensor
+
+from alti._errors import UsageError
+from alti.model.results import Prediction
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Patch = tuple[int, int]  # its row and column
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ImageAttribution:
+    """How much each patch of an image counts for one prediction.
+
+    Iterating gives ((row, column), score) pairs, row by row.
+    """
+
+    image: Any  # a PIL image: what the model saw
+    prediction: Prediction
+    scores: Tensor  # [rows, columns]
+    method: str
+    special: Tensor  # [n]  the scores of tokens that are no patches, like [CLS]
+    layers: Tensor | None = None  # [L, T, T]  maps over these and all patches, row by row
+    model: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+    extra: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str | None:
+        return self.prediction.label
+
+    @property
+    def probability(self) -> float | None:
+        return self.prediction.probability
+
+    @property
+    def target(self) -> int | None:
+        return self.prediction.index
+
+    def __len__(self) -> int:
+        return self.scores.numel()
+
+    def __iter__(self) -> Iterator[tuple[Patch, float]]:
+        for row, scores in enumerate(self.scores.tolist()):
+            for column, score in enumerate(scores):
+                yield (row, column), score
+
+    def top(self, k: int = 5) -> list[tuple[Patch, float]]:
+        """The k patches (or groups of them) with the highest scores."""
+        if k < 0:
+            raise UsageError(f"k = {k} is not a number of patches: give 0 or more")
+        return sorted(self, key=lambda pair: -pair[1])[:k]
+
+    def grouped(self, size: int) -> Self:
+        """Squares of size × size patches with the sums of their scores; what is left is smaller."""
+        if not 1 <= size <= max(self.scores.shape):
+            raise UsageError(
+                f"size = {size} makes no groups of {' × '.join(map(str, self.scores.shape))} "
+                "patches: give 1 or more, up to that"
+            )
+        rows, columns = self.scores.shape
+        sums = [
+            [float(self.scores[y : y + size, x : x + size].sum()) for x in range(0, columns, size)]
+            for y in range(0, rows, size)
+        ]
+        return replace(self, scores=torch.tensor(sums, dtype=self.scores.dtype), layers=None)
+
+    def box(self, left: int, top: int, right: int, bottom: int) -> float:
+        """The sum over patches whose middle is in a box of pixels of `image`."""
+        rows, columns = self.scores.shape
+        y = (torch.arange(rows) + 0.5) * self.image.height / rows
+        x = (torch.arange(columns) + 0.5) * self.image.width / columns
+        inside = ((y >= top) & (y < bottom))[:, None] & ((x >= left) & (x < right))
+        return float(self.scores[inside].sum())
+
+    def overlay(self, *, width: int = 448) -> Any:
+        """A PIL image: the picture in grey under the colours of the scores."""
+        return import_module("alti.views.pictures").overlay(self, width=width)
+
+    def to_html(self) -> str:
+        """A web page of its own, with the picture and the overlay side by side."""
+        page: str = import_module("alti.views.pictures").page(self)
+        return page
+
+    def _repr_html_(self) -> str:
+        fragment: str = import_module("alti.views.pictures").fragment(self)
+        return fragment
+
+    def plot(self, **options: Any) -> "Figure":
+        """The picture, the overlay and its scale, with matplotlib."""
+        drawn = import_module("alti.views.plots.pictures").picture(self, **options)
+        figure: Figure = drawn.get_figure(root=True)
+        return figure
+
+    def __str__(self) -> str:
+        return self.render()
+
+    def render(self) -> str:
+        """A character for each patch, as dark as its score."""
+        shown: str = import_module("alti.views.pictures").render(self)
+        return shown
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists, numbers and strings, ready for JSON; without the image itself."""
+        return {
+            "label": self.label,
+            "target": self.target,
+            "probability": self.probability,
+            "of": self.prediction.of,
+            "size": [self.image.width, self.image.height],
+            "scores": self.scores.tolist(),
+            "special": self.special.tolist(),
+            "layers": None if self.layers is None else self.layers.tolist(),
+            "method": self.method,
+            "model": self.model,
+            "options": self.options,
+            "extra": self.extra,
+        }
