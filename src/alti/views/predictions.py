@@ -13,9 +13,12 @@ from alti.views.said import (
     by_words,
     method_of,
     probability_of,
+    scale_name,
+    side_of,
     strongest,
     token_of,
     unit_of,
+    unnamed,
     whole_answer,
 )
 from alti.views.screen import BOLD, DIM, Style, cells, clipped, padded
@@ -40,6 +43,8 @@ def several(attributions: Attributions, style: Style, words: bool) -> Iterator[s
         best = "  ".join(f"{plain(each.name)} {each.score:.3f}" for each in ranked)
         gaps = (" " * (widths[0] - cells(place)), " " * (widths[1] - cells(_bare(label))))
         yield f"  {place}{gaps[0]}  {label}{gaps[1]}  {style.set(best, DIM)}".rstrip()
+    if scale := unnamed(scale_name(first), side_of(first)):
+        yield style.set(f"  scores: {scale}", DIM)
 
 
 def _place(attribution: Attribution) -> str:
