@@ -13,7 +13,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from alti.read.modules import call
 
 
-class Wrapped(PreTrainedModel):  # type: ignore[misc]
+class Wrapped(PreTrainedModel):  # type: ignore[misc]  # Any to mypy
     """A model inside another one."""
 
     def __init__(self, inner: PreTrainedModel) -> None:
