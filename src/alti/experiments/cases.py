@@ -9,11 +9,11 @@ from alti.experiments.asked import Asked
 from alti.methods import Inputs, Target
 from alti.model.answers import of_text, without_end
 from alti.model.assembly import source_of
+from alti.model.encoded import Encoded
 from alti.model.model import Model
 from alti.model.question import Question
 from alti.model.request import Request, Task
 from alti.model.source import Source
-from alti.model.tokenize import Encoded
 from alti.model.words import Span, lines, sentences
 
 Sources = list[tuple[Span, list[int]]]  # the characters of each, and its tokens

@@ -17,9 +17,9 @@ from alti.experiments.data import Example, Skipped
 from alti.experiments.predict import Predictor, batches
 from alti.methods import Inputs, Scores, Target
 from alti.metrics import METRICS, Asking, Faithfulness, Plausibility, answer
+from alti.model.encoded import Encoded
 from alti.model.model import Model
 from alti.model.request import Request, Task
-from alti.model.tokenize import Encoded
 
 BY_SIZE = " |·|"  # after a metric's name: tokens ranked by the size of their scores
 

@@ -25,7 +25,8 @@ from alti.experiments.store import ABOUT
 from alti.experiments.study import Study
 from alti.methods.ablation import values_without
 from alti.metrics import METRICS, Faithfulness, OfSources
-from alti.model.model import SENTENCES, Model
+from alti.model.examples import SENTENCES
+from alti.model.model import Model
 from alti.model.question import Question
 from alti.model.request import Request
 

@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from alti._errors import AltiError, AltiWarning, UsageError
-from alti.model.tokenize import Encoded, Encoder, Span, check_text, too_long
+from alti.model.encoded import Encoded, Span
+from alti.model.tokenize import Encoder, check_text, too_long
 from alti.read.modules import evaluating, network
 
 Generation = int | Mapping[str, Any]  # tokens, or transformers' own options and `seed`

@@ -15,11 +15,11 @@ from alti.methods.logits import require_finite
 from alti.model.answers import prompt_of
 from alti.model.attribution import Attribution
 from alti.model.attributions import Attributions
+from alti.model.encoded import Encoded
 from alti.model.head import Head
 from alti.model.request import Request, Task
 from alti.model.results import Prediction, added_up, log_prob_of, together
 from alti.model.source import Source
-from alti.model.tokenize import Encoded
 
 RELATIVE = "relative"  # what scores are of that are sums of shares
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from alti._errors import UsageError
 from alti.model import stored
+from alti.model.content import Content
 from alti.model.results import Prediction, Result, added_up, relevance, source_share
 from alti.model.source import By, Source
 
@@ -171,8 +172,8 @@ class Attribution(Result):
         """Read what save() wrote, checked as in from_dict; files of format 1 are read too."""
         return cls._of(stored.load(path, "attribution"))
 
-    def _content(self) -> stored.Content:
-        return stored.Content(
+    def _content(self) -> Content:
+        return Content(
             "attribution",
             stored.source_fields(self.source),
             [stored.fields_of(self.prediction)],
@@ -185,7 +186,7 @@ class Attribution(Result):
         )
 
     @classmethod
-    def _of(cls, content: stored.Content) -> Self:
+    def _of(cls, content: Content) -> Self:
         return cls(
             source=stored.source_of(content),
             prediction=Prediction(**content.predictions[0]),

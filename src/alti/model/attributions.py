@@ -14,6 +14,7 @@ from alti.methods import METHODS
 from alti.model import stored
 from alti.model.alignment import NEAR, Alignment, align
 from alti.model.attribution import Attribution
+from alti.model.content import Content
 from alti.model.entities import entities_of
 from alti.model.results import (
     Prediction,
@@ -198,8 +199,8 @@ class Attributions(Result):
         """Read what save() wrote, checked."""
         return cls._of(stored.load(path, "attributions"))
 
-    def _content(self) -> stored.Content:
-        return stored.Content(
+    def _content(self) -> Content:
+        return Content(
             "attributions",
             stored.source_fields(self.source),
             [stored.fields_of(one) for one in self.predictions],
@@ -212,7 +213,7 @@ class Attributions(Result):
         )
 
     @classmethod
-    def _of(cls, content: stored.Content) -> Self:
+    def _of(cls, content: Content) -> Self:
         return cls(
             source=stored.source_of(content),
             predictions=tuple(Prediction(**one) for one in content.predictions),

@@ -1,11 +1,15 @@
 """Many texts in batches of similar length, results in the order of the texts."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
+
 from alti._errors import AltiError, UsageError
+from alti.methods import Inputs
 from alti.model.prompt import Chat, is_chat
 from alti.model.question import Question
 from alti.model.request import Task
@@ -127,3 +131,18 @@ def _one_each(
 def is_listed(value: Any) -> bool:
     """Whether a value is one for each text, rather than one for all."""
     return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+
+
+@contextmanager
+def sentence_on_memory(inputs: Inputs) -> Iterator[None]:
+    """Running out of memory says what to do."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not isinstance(error, torch.OutOfMemoryError) and "allocate memory" not in str(error):
+            raise
+        texts, tokens = inputs.special.shape
+        raise AltiError(
+            f"out of memory on {inputs.special.device} with {texts} texts of up to {tokens} "
+            "tokens: use a smaller batch_size or shorter texts"
+        ) from error

@@ -1,8 +1,6 @@
 """A model with its tokenizer, ready to explain texts."""
 
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -14,17 +12,9 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from alti._errors import AltiError, AltiWarning, UnsupportedModelError, UsageError
+from alti._errors import UsageError
 from alti.methods import Inputs, Method, Scores, Target, call, named
 from alti.methods.logits import target_logits
-from alti.methods.proofs import (
-    check_example,
-    check_positions,
-    image_of,
-    missing,
-    prove_once,
-    sound_of,
-)
 from alti.model.answers import Generation
 from alti.model.assembly import Assembly, compacted, groups_of, single, target_of
 from alti.model.attribution import Attribution
@@ -36,9 +26,11 @@ from alti.model.batching import (
     is_listed,
     one_each,
     question_of,
+    sentence_on_memory,
     windows,
 )
 from alti.model.cuda_graphs import GRAIN, Recorder
+from alti.model.examples import check, completeness, prove_positions
 from alti.model.fingerprints import fingerprint
 from alti.model.image_attribution import ImageAttribution
 from alti.model.other_heads import SIMILARITY, OtherHeads
@@ -55,17 +47,11 @@ from alti.model.request import (
 )
 from alti.model.results import Prediction
 from alti.model.source import By
-from alti.model.tokenize import Bos, Encoded
+from alti.model.tasks import keeps_layers, task_of, with_maps
+from alti.model.tokenize import Bos
 from alti.read.exactness import untouched
-from alti.read.linear_view import require_complete
 from alti.read.long import is_long_text
 from alti.read.modules import family_of, network, require_readable, stacks_of
-
-LISTED = 40  # tokens in a message
-SENTENCES = (
-    "A clever blend of fact and fiction.",
-    "Nobody expected the second half to drag quite so badly, did they?",
-)
 
 
 class Model(OtherHeads):
@@ -215,7 +201,7 @@ class Model(OtherHeads):
             position=position,
             positions=positions,
             total=total,
-            layers=self._keeps_layers(question, groups) if layers is None else layers,
+            layers=keeps_layers(question, groups) if layers is None else layers,
             truncate=truncate,
             bos=bos,
             groups=groups,
@@ -226,7 +212,7 @@ class Model(OtherHeads):
         if question.has_answer and against is not None:
             return self._contrasted(question, against, request)
         task = self.read(question, request)
-        (result,) = self._explained([task], self._with_maps(request, task, layers))
+        (result,) = self._explained([task], with_maps(self.model, request, task, layers))
         several = question.has_answer or positions is not None or self.head.kind == "span"
         return result if several and not total else single(result)
 
@@ -325,27 +311,7 @@ class Model(OtherHeads):
 
     def read(self, question: Question, request: Request) -> Task:
         """A question as tokens, with the positions that its predictions are read from."""
-        encoded = read(
-            question, self.model, self.encoder, truncate=request.truncate, bos=request.bos
-        )
-        if self.head.kind == "span":
-            return self.grouped_task(self.answer_task(encoded, request), request)
-        if (start := encoded.answer) is not None:
-            if request.index or request.position is not None or request.positions is not None:
-                raise UsageError(
-                    "target, position and positions say what is explained, and so does an answer: "
-                    "leave them out"
-                )
-            places = tuple(range(start - 1, len(encoded.ids) - 1))
-            return self.grouped_task(Task(encoded, places, tuple(encoded.ids[start:])), request)
-        task = Task(encoded, self._places(encoded, request), request.index, request.against)
-        for name, outputs in (("target", request.index), ("against", request.against)):
-            if len(outputs) not in (0, 1, task.count):
-                raise UsageError(
-                    f"{name} names {len(outputs)} outputs for {task.count} predictions: name one "
-                    "for all of them, or one for each"
-                )
-        return self.grouped_task(task, request)
+        return task_of(self, question, request)
 
     def written(self, *, bos: Bos = "auto", **asked: Any) -> list[int]:
         """The tokens that a model writes, asked as in `explain` with generate=."""
@@ -353,19 +319,6 @@ class Model(OtherHeads):
         question.check(self.head)
         encoded = read(question, self.model, self.encoder, bos=bos)
         return encoded.ids[encoded.answer :]
-
-    def _places(self, encoded: Encoded, request: Request) -> tuple[int, ...] | None:
-        try:
-            if request.positions is not None:
-                return self.head.positions(encoded.ids, encoded.special, request.positions)
-            place = self.head.position(encoded.ids, self.encoder.mask_id, request.position)
-        except UsageError as error:
-            if self.head.kind == "sequence":
-                raise
-            numbered = [f"{i} {token}" for i, token in enumerate(encoded.tokens)]
-            shown = numbered if len(numbered) <= LISTED else [*numbered[:LISTED], "…"]
-            raise UsageError(f"{error}. The tokens: {', '.join(shown)}") from None
-        return None if place is None else (place,)
 
     def batch(self, tasks: list[Task], request: Request) -> tuple[Inputs, Target]:
         """Several texts as what a method takes."""
@@ -387,36 +340,15 @@ class Model(OtherHeads):
         """One batch."""
         method = named(request.method)
         inputs, target = self.batch(tasks, request)
-        with _sentence_on_memory(inputs):
+        with sentence_on_memory(inputs):
             if method.reads_model:
-                self._prove_positions(tasks[0])
+                prove_positions(self, tasks[0])
             scores = self._scores(request, inputs, target)
             output = scores.output
             if output is None:
                 output = untouched(self.subject, inputs.asking(target))
         made = Assembly(self.head, self.tokenizer, self.name)
         return made.results(tasks, request, scores, _logits(output, target))
-
-    @staticmethod
-    def _keeps_layers(question: Question, groups: By | None) -> bool:
-        """By default maps of the layers are kept, but not of answers, which are long, or groups."""
-        return not question.has_answer and groups is None
-
-    def _with_maps(self, request: Request, task: Task, asked: bool | None) -> Request:
-        """Maps of the layers of a long text are kept only if they are asked for."""
-        tokens = len(task.encoded.ids)
-        draws = request.layers and named(request.method).draws_maps
-        if not draws or not is_long_text(tokens):
-            return request
-        count = sum(len(layers) * len(stack.sites) for stack, layers in stacks_of(self.model))
-        if asked:
-            size = count * tokens**2 * 4 / 1e9
-            warnings.warn(
-                f"layers=True keeps {count} maps of {tokens} × {tokens} numbers: {size:.1f} GB",
-                AltiWarning,
-                stacklevel=3,
-            )
-        return replace(request, layers=bool(asked))
 
     def _contrasted(self, question: Question, against: Any, request: Request) -> Attribution:
         """One answer rather than another: what the prompt's tokens change about log p of both."""
@@ -429,8 +361,8 @@ class Model(OtherHeads):
         if tasks[0].encoded.ids == tasks[1].encoded.ids:
             raise UsageError(f"answer and against are both {against!r}: give two different ones")
         inputs, target = self.batch(tasks, request)
-        with _sentence_on_memory(inputs):
-            self._prove_positions(tasks[0])
+        with sentence_on_memory(inputs):
+            prove_positions(self, tasks[0])
             scores = self._scores(request, inputs, target)
         made = Assembly(self.head, self.tokenizer, self.name)
         return made.contrast(tasks, request, scores, target_logits(scores.output, target), target)
@@ -450,16 +382,7 @@ class Model(OtherHeads):
 
         For a model with a head, also that it reads the position it is taken to read.
         """
-        base = network(self.model).base_model
-        if base.main_input_name == "pixel_values":
-            return check_example(base, image_of(base))
-        if base.main_input_name == "input_features":
-            return check_example(base, sound_of(base))
-        task = self._example()
-        if task is not None:
-            self._check_positions(task)
-        texts = [self.encoder.encode(text, truncate=True, bos=False) for text in SENTENCES]
-        return check_example(base, self.encoder.collate(texts).tensors)
+        return check(self)
 
     def completeness(self) -> float | None:
         """How much of a prediction the linear view cannot account for; None without a head.
@@ -467,57 +390,7 @@ class Model(OtherHeads):
         Relative to its largest part. Too much is a DecompositionError: a norm or an activation of
         the model is not held constant.
         """
-        task = self._example()
-        if task is None:
-            return None
-        inputs, target = self.batch([task], Request())
-        position = None if target.read_at is None else target.read_at[:, 0]
-        gap = missing(self.subject, inputs.tensors, position)
-        require_complete(gap, self.model)
-        return float(gap)
-
-    def _example(self) -> Task | None:
-        """A text that the head predicts something about; None without a head."""
-        try:
-            kind = self.head.kind
-        except UnsupportedModelError:  # explain does not take it
-            return None
-        if kind in ("encoder", "choice", "image"):
-            return None
-        if kind == "seq2seq":
-            return self._written_example()
-        request = Request(truncate=True, bos=False)
-        if kind == "span":
-            return self.read(Question(text=SENTENCES[0], text_pair=SENTENCES[1]), request)
-        mask = self.encoder.tokenizer.mask_token or ""
-        text = f"{SENTENCES[0]} {mask}" if kind == "masked" else SENTENCES[0]
-        place = 0 if kind == "token" else None
-        return self.task(text, None, replace(request, position=place))
-
-    def _written_example(self) -> Task:
-        """A source and some tokens that an encoder–decoder could write."""
-        ids = [number % self.encoder.vocabulary for number in range(5, 10)]
-        if self.encoder.hears:
-            features = sound_of(network(self.model).base_model)["input_features"]
-            return self.read(Question(features=features, answer_ids=ids), Request())
-        source = self.encoder.encode(SENTENCES[0], truncate=True)
-        return self.read(Question(ids=source.ids, answer_ids=ids), Request())
-
-    def _prove_positions(self, task: Task) -> None:
-        if self.head.kind != "encoder":
-            several = len(task.encoded.ids) > 1  # a text of one token proves nothing about two
-            if is_long_text(len(task.encoded.ids)):
-                task = self._example() or task
-            what = "positions", self.head.pool, several
-            prove_once(self.subject, what, lambda: self._check_positions(task))
-
-    def _check_positions(self, task: Task) -> None:
-        inputs, target = self.batch([task], Request())
-        why = "the one that it predicts at"
-        if self.head.kind in ("sequence", "choice"):
-            entry = f"alti.FAMILIES[{self.family!r}]"
-            why = f"where pool = {self.head.pool!r} in {entry} says"
-        check_positions(self.subject, inputs, target, why)
+        return completeness(self)
 
     def fingerprint(self) -> str:
         """A hash of every weight, of the settings that change results, and of the tokenizer.
@@ -547,18 +420,3 @@ def _predicted(found: Attribution) -> Prediction:
             "extra['value'] of what explain returns"
         )
     return replace(found.prediction, of=None)
-
-
-@contextmanager
-def _sentence_on_memory(inputs: Inputs) -> Iterator[None]:
-    """Running out of memory says what to do."""
-    try:
-        yield
-    except RuntimeError as error:
-        if not isinstance(error, torch.OutOfMemoryError) and "allocate memory" not in str(error):
-            raise
-        texts, tokens = inputs.special.shape
-        raise AltiError(
-            f"out of memory on {inputs.special.device} with {texts} texts of up to {tokens} "
-            "tokens: use a smaller batch_size or shorter texts"
-        ) from error

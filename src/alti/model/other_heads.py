@@ -13,6 +13,7 @@ from alti.methods import Scores, Target, call, named
 from alti.methods.proofs import check_positions, prove_once
 from alti.model.assembly import require_finite_scores, single, source_of
 from alti.model.attribution import Attribution
+from alti.model.encoded import Encoded
 from alti.model.head import Head
 from alti.model.image_attribution import ImageAttribution
 from alti.model.images import Patches, Pixels, Questions, inputs_of
@@ -21,7 +22,7 @@ from alti.model.request import Request, Task, request_of
 from alti.model.results import Prediction
 from alti.model.source import By, Source
 from alti.model.spans import task_of
-from alti.model.tokenize import Encoded, Encoder
+from alti.model.tokenize import Encoder
 from alti.model.wrapped import OneChoice, Similarity, Spans
 from alti.read.exactness import untouched
 from alti.read.modules import device_of, network

@@ -9,10 +9,11 @@ from torch import nn
 from alti._errors import UsageError
 from alti.model import targets
 from alti.model.answers import Generation, answered, generated, ids_of, of_ids, of_text
+from alti.model.encoded import Encoded
 from alti.model.head import Head
 from alti.model.prompt import Chat, Prompt, from_chat, from_documents, is_chat
 from alti.model.sounds import encode_sound, require_sound
-from alti.model.tokenize import Bos, Encoded, Encoder
+from alti.model.tokenize import Bos, Encoder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,10 @@ from transformers import PreTrainedTokenizerBase
 
 from alti._errors import AltiWarning, UsageError
 from alti.methods import Method, named, validate
+from alti.model.encoded import Encoded
 from alti.model.head import Head
 from alti.model.source import By, Source
-from alti.model.tokenize import Bos, Encoded
+from alti.model.tokenize import Bos
 
 Output = int | str  # a label or its index; a token of the vocabulary or its id
 Outputs = Output | Sequence[Output] | None  # one for all predictions, or one for each

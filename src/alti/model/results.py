@@ -15,8 +15,8 @@ from alti._errors import UsageError
 from alti.methods import METHODS
 from alti.mix.contributions import rollout
 from alti.model import stored
+from alti.model.content import Content
 from alti.model.source import Source
-from alti.model.stored import Content
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,7 +9,8 @@ from torch import Tensor
 from transformers import WhisperFeatureExtractor
 
 from alti._errors import UsageError
-from alti.model.tokenize import Encoded, Encoder
+from alti.model.encoded import Encoded
+from alti.model.tokenize import Encoder
 
 FRAME = "·"  # stands for a frame in the text of a sound, so that its offsets are frame numbers
 STRIDE = 2  # columns of the features that make one frame

@@ -5,8 +5,8 @@ from typing import Any
 from torch import Tensor
 
 from alti._errors import UsageError
+from alti.model.encoded import Encoded
 from alti.model.request import Task
-from alti.model.tokenize import Encoded
 
 LONGEST = 30  # tokens of an answer that the model finds by itself
 

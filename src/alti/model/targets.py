@@ -8,7 +8,8 @@ from torch import nn
 
 from alti._errors import AltiError, UnsupportedModelError, UsageError
 from alti.model.answers import Answer, generation_of, ids_of
-from alti.model.tokenize import Encoded, Encoder, check_text
+from alti.model.encoded import Encoded
+from alti.model.tokenize import Encoder, check_text
 from alti.read.modules import evaluating, network
 
 

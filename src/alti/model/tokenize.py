@@ -5,7 +5,7 @@ token, one is put in front of what a causal model reads (`bos`), so that no word
 """
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from inspect import signature
 from itertools import pairwise
@@ -18,49 +18,19 @@ from transformers import PreTrainedTokenizerBase
 
 from alti._errors import AltiWarning, LoadError, UnsupportedModelError, UsageError
 from alti.methods.types import Inputs
-from alti.model.source import Group
+from alti.model.decoding import decoded
+from alti.model.encoded import Encoded, Span, left_out
+from alti.model.vocabulary import SEPARATOR, check_vocabulary, special_ids
 from alti.model.words import LONE_SURROGATE
 from alti.read.modules import device_of, family_of, network
 from alti.read.process import held_while_forking
 
-Span = tuple[int, int]
 Bos = bool | str  # whether a first token is put in front, or which
 
-SEPARATOR = "<|endoftext|>"  # between the texts that many language models were trained on
-CONTEXT = 4  # tokens before an answer that say how it is spelt, like a space
-LONGEST = 8  # tokens that a character can have
 MASKS = ("[MASK]", "<mask>")  # as families write it
 
-# tokens that stand for no word; an unknown word is one
-_ROLES = ("bos", "eos", "sep", "cls", "pad", "mask")
 # fast tokenizers keep the truncation setting inside and do not share
 _tokenizing = held_while_forking(Lock())
-
-
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """One text (or a pair, or a prompt and its answer) as tokens."""
-
-    text: str
-    text_pair: str | None  # the second of a pair; the answer to a prompt
-    ids: list[int]
-    types: list[int] | None  # token_type_ids, where the model takes them
-    tokens: list[str]
-    offsets: list[Span]  # characters of the token's own text; (0, 0) for added tokens
-    segments: list[int]  # 0: text, 1: text_pair, -1: added
-    special: list[bool]
-    cut: tuple[str, ...] = ()  # what was left out of each text that was too long
-    parts: tuple[Group, ...] = ()  # messages, documents and the question of a prompt
-    answer: int | None = None  # its first token; None: there is none
-    unknown: str = ""  # the token for whatever the vocabulary has not; "": there is none
-    decoder: int | None = None  # the first token that a decoder reads; None: one stack reads all
-    features: Tensor | None = None  # [F, frames]  of a sound, whose frames are the first tokens
-    seconds: float | None = None  # that a frame lasts
-
-    @property
-    def prompt(self) -> int | None:
-        """Where what the answer rests on ends: the text before it, or all that an encoder reads."""
-        return self.answer if self.decoder is None else self.decoder
 
 
 class FirstTokenAdded(AltiWarning):
@@ -102,7 +72,7 @@ class Encoder:
         self.limit = int(getattr(tokenizer, "model_max_length", 10**30))
         if tokenizer is not None:
             check_vocabulary(tokenizer, self.vocabulary, inner.config)
-            self.special = _special_ids(tokenizer)
+            self.special = special_ids(tokenizer)
         if positions := getattr(inner.config, "max_position_embeddings", None):
             unused = 0
             if family_of(inner).offset_positions:
@@ -181,35 +151,8 @@ class Encoder:
         return [str(i) if token is None else token for i, token in zip(ids, tokens, strict=True)]
 
     def decoded(self, ids: list[int], before: list[int] | None = None) -> tuple[str, list[Span]]:
-        """The text of some tokens that stand behind others, and the characters of each.
-
-        Tokens that are parts of one character share it.
-        """
-        before = before or []
-        if self.given is None:
-            return _numbers(ids, leading=bool(before))
-        pending = 0  # tokens whose character is not complete
-        text = ""
-        spans: list[Span] = []
-        tokens = [*before[-CONTEXT:], *ids]
-        known = len(tokens) - len(ids)
-        start = 0  # decoding begins here: how a token is spelt depends on the one before
-        for end in range(known + 1, len(tokens) + 1):
-            piece = self._new_text(tokens[start:end], known - start)
-            pending += 1
-            if piece.endswith("\ufffd") and pending < LONGEST and end < len(tokens):
-                continue
-            spans += [(len(text), len(text) + len(piece))] * pending
-            text += piece
-            start, known, pending = known, end, 0
-        return text, spans
-
-    def _new_text(self, tokens: list[int], known: int) -> str:
-        """What tokens add to the text of the first `known` of them."""
-        decode = partial(self.tokenizer.decode, clean_up_tokenization_spaces=False)
-        whole: str = decode(tokens)
-        old: str = decode(tokens[:known]) if known else ""
-        return whole[len(old) :] if whole.startswith(old) else decode(tokens[known:])
+        """The text of some tokens that stand behind others, and the characters of each."""
+        return decoded(self.given, ids, before or [])
 
     def _first(self, full: Encoded, bos: Bos) -> int | None:
         """The token to be put in front; None: none."""
@@ -286,7 +229,9 @@ class Encoder:
                 f"the model takes {self.limit} tokens, too few for any of the text: load it with "
                 "room for more"
             )
-        return replace(kept, cut=_cut(full, kept, left=self.tokenizer.truncation_side == "left"))
+        return replace(
+            kept, cut=left_out(full, kept, left=self.tokenizer.truncation_side == "left")
+        )
 
     def _warn_of_masks(self, text: str) -> None:
         """A mask token of another family is read as plain characters."""
@@ -408,28 +353,6 @@ class Encoder:
         return Inputs(tensors, torch.cat(special, 1), self.mask_id, self.pad, split=split)
 
 
-def _special_ids(tokenizer: PreTrainedTokenizerBase) -> set[int]:
-    """Tokens that stand for no word. Another name for the unknown word is no reason against it."""
-    roles = (getattr(tokenizer, f"{role}_token_id", None) for role in _ROLES)
-    added = (
-        i
-        for i, token in tokenizer.added_tokens_decoder.items()
-        if token.special and (i != tokenizer.unk_token_id or token.content == SEPARATOR)
-    )
-    return {i for i in (*roles, *added) if i is not None}
-
-
-def _numbers(ids: list[int], *, leading: bool) -> tuple[str, list[Span]]:
-    """Ids as a text of numbers with spaces between them."""
-    text = ""
-    spans: list[Span] = []
-    for token in ids:
-        text += " " if text or leading else ""
-        spans.append((len(text), len(text) + len(str(token))))
-        text += str(token)
-    return text, spans
-
-
 CUT = "shorten it, or cut it with truncate=True (--truncate)"
 
 
@@ -450,68 +373,3 @@ def check_text(name: str, text: Any) -> None:
         raise UsageError(
             f"{name} {text[:40]!r} is not valid Unicode: read it with the right encoding"
         )
-
-
-def check_vocabulary(tokenizer: PreTrainedTokenizerBase, rows: int, config: Any) -> None:
-    """Refuse a tokenizer with words beyond a model's embeddings; warn if it may be another model's.
-
-    Fewer entries than embeddings are usual: rows are often padded to a multiple of 64. Added tokens
-    beyond the embeddings occur in sound checkpoints too (a padding token, say, that no text holds),
-    so they are a warning, and a text with one is refused. A vocabulary of the right size whose
-    special tokens stand in the right places cannot be told from the model's own.
-    """
-    added = tokenizer.added_tokens_decoder
-    if len(tokenizer) > rows or max(added, default=0) >= rows:
-        beyond = sorted((i, token) for token, i in tokenizer.get_vocab().items() if i >= rows)
-        words = [token for i, token in beyond if i not in added]
-        if words:
-            some = ", ".join(map(repr, words[:3]))
-            raise LoadError(
-                f"the tokenizer has {len(words)} entries that the model has no embedding for "
-                f"(it has {rows}), such as {some}: load both from the same place"
-            )
-        names = ", ".join(token for _, token in beyond[:3])
-        what = f"the model has no embedding for {names}: texts with it are refused"
-        warnings.warn(what, stacklevel=5)
-    if wrong := _contradictions(tokenizer, rows, config):
-        warnings.warn(
-            f"the tokenizer may be another model's: to it, the config's {', '.join(wrong)}; load "
-            "both from the same place",
-            stacklevel=5,
-        )
-
-
-def _contradictions(tokenizer: PreTrainedTokenizerBase, rows: int, config: Any) -> list[str]:
-    """Ids that a config gives to special tokens and a tokenizer to words, or to nothing.
-
-    One id of a word alone says little: configs keep defaults that nobody has set.
-    """
-    special = {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder}
-    words, missing = {}, {}
-    for role in ("bos", "eos", "cls", "sep", "pad"):
-        ids = getattr(config, f"{role}_token_id", None)
-        for i in ids if isinstance(ids, list) else [ids]:
-            if i is None or not 0 <= i < rows or i in special:
-                continue
-            if (token := tokenizer.convert_ids_to_tokens(i)) is not None:
-                words[role, i] = f"{role} {i} is {token!r}"
-            elif role != "pad":
-                missing[role, i] = f"{role} {i} is no token"
-    few = len({i for _, i in words}) < 2
-    return [*([] if few else words.values()), *missing.values()]
-
-
-def _cut(full: Encoded, kept: Encoded, *, left: bool) -> tuple[str, ...]:
-    """What a shorter encoding lost of each text, at its end or (left) at its start."""
-    lost: list[str] = []
-    for segment, text in enumerate((full.text, full.text_pair or "")):
-        spans = [
-            span
-            for owner, span in zip(full.segments, full.offsets, strict=True)
-            if owner == segment
-        ]
-        missing = len(spans) - kept.segments.count(segment)
-        if missing:
-            gone = spans[:missing] if left else spans[-missing:]
-            lost.append(text[gone[0][0] : gone[-1][1]])
-    return tuple(lost)
