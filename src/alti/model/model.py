@@ -32,7 +32,10 @@ from alti.model.batching import (
 from alti.model.cuda_graphs import GRAIN, Recorder
 from alti.model.examples import check, completeness, prove_positions
 from alti.model.fingerprints import fingerprint
+from alti.model.head_maps import WithHeads
 from alti.model.image_attribution import ImageAttribution
+from alti.model.lens import require_lens
+from alti.model.lens_reading import with_lens
 from alti.model.other_heads import SIMILARITY, OtherHeads
 from alti.model.prompt import Chat
 from alti.model.question import Question, read
@@ -54,7 +57,7 @@ from alti.read.long import is_long_text
 from alti.read.modules import family_of, network, require_readable, stacks_of
 
 
-class Model(OtherHeads):
+class Model(OtherHeads, WithHeads):
     """A transformers model and its tokenizer.
 
     >>> model = alti.load("distilbert-base-uncased-finetuned-sst-2-english")
@@ -109,6 +112,7 @@ class Model(OtherHeads):
         groups: By | None = None,
         bos: Bos = "auto",
         layers: bool | None = None,
+        lens: bool = False,
         truncate: bool = False,
         **options: Any,
     ) -> Attribution: ...
@@ -146,6 +150,7 @@ class Model(OtherHeads):
         groups: By | None = None,
         bos: Bos = "auto",
         layers: bool | None = None,
+        lens: bool = False,
         truncate: bool = False,
         **options: Any,
     ) -> Attribution | Attributions | ImageAttribution:
@@ -173,27 +178,29 @@ class Model(OtherHeads):
         messages or spans, as in `Attribution.grouped`; a method that can is given them as its
         sources, the scores of any other are added up. `bos` says whether a first token is put in
         front of a text whose tokenizer adds none. `layers` keeps the map of every layer (by default
-        not for answers and groups). `options` are the method's own.
+        not for answers and groups). `lens` keeps what a causal or masked language model would have
+        said after each layer: `Attribution.lens`. `options` are the method's own.
         """
+        if lens:
+            require_lens(self.head, total=total)
         if self.head.kind == "image":
             return self.see(text, target, against, groups, layers, method=method, options=options)
+        sound = {"audio": audio, "rate": rate, "features": features}
+        reply: Any = {"answer": answer, "answer_ids": answer_ids, "generate": generate}
         question = Question(
             text=text,
             text_pair=text_pair,
             ids=ids,
-            audio=audio,
-            rate=rate,
-            features=features,
             documents=documents,
             choices=choices,
             template=template,
-            answer=answer,
-            answer_ids=answer_ids,
-            generate=generate,
+            **sound,
+            **reply,
         )
         question.check(self.head)
         if self.head.kind == "encoder" and target == SIMILARITY:
             return self.similar(question, groups, method=method, options=options, truncate=truncate)
+        rest: Any = {"lens": lens, "truncate": truncate, "bos": bos, "groups": groups}
         request = self.request(
             method=method,
             target=target,
@@ -202,10 +209,8 @@ class Model(OtherHeads):
             positions=positions,
             total=total,
             layers=keeps_layers(question, groups) if layers is None else layers,
-            truncate=truncate,
-            bos=bos,
-            groups=groups,
             options=options,
+            **rest,
         )
         if choices is not None:
             return self.choose(text, choices, request)
@@ -230,6 +235,7 @@ class Model(OtherHeads):
         groups: By | None = None,
         bos: Bos = "auto",
         layers: bool = False,
+        lens: bool = False,
         truncate: bool = False,
         batch_size: int = 32,
         **options: Any,
@@ -252,6 +258,7 @@ class Model(OtherHeads):
             method=method,
             total=total,
             layers=layers,
+            lens=lens,
             truncate=truncate,
             bos=bos,
             groups=groups,
@@ -347,11 +354,16 @@ class Model(OtherHeads):
             output = scores.output
             if output is None:
                 output = untouched(self.subject, inputs.asking(target))
-        made = Assembly(self.head, self.tokenizer, self.name)
-        return made.results(tasks, request, scores, _logits(output, target))
+            made = Assembly(self.head, self.tokenizer, self.name)
+            results = made.results(tasks, request, scores, _logits(output, target))
+            if request.lens:
+                results = with_lens(results, self.subject, self.tokenizer, inputs, target)
+        return results
 
     def _contrasted(self, question: Question, against: Any, request: Request) -> Attribution:
         """One answer rather than another: what the prompt's tokens change about log p of both."""
+        if request.lens:
+            require_lens(self.head, total=True)
         options = contrasting_options(named(request.method), request.options)
         request = replace(request, options=options, total=True, layers=False)
         tasks = [self.read(question, request)]
