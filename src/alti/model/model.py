@@ -34,6 +34,7 @@ from alti.model.examples import check, completeness, prove_positions
 from alti.model.fingerprints import fingerprint
 from alti.model.image_attribution import ImageAttribution
 from alti.model.other_heads import SIMILARITY, OtherHeads
+from alti.model.parts import Part
 from alti.model.prompt import Chat
 from alti.model.question import Question, read
 from alti.model.request import (
@@ -121,6 +122,8 @@ class Model(OtherHeads):
         self, text: Any = None, *, answer: str, against: str, **asked: Any
     ) -> Attribution: ...
     @overload
+    def explain(self, text: Any = None, *, part: Part, **asked: Any) -> Attribution: ...
+    @overload
     def explain(self, text: Any = None, text_pair: Any = None, **asked: Any) -> Attributions: ...
     def explain(
         self,
@@ -142,6 +145,7 @@ class Model(OtherHeads):
         answer: str | None = None,
         answer_ids: Any = None,
         generate: Generation | None = None,
+        part: Part | None = None,
         total: bool = False,
         groups: By | None = None,
         bos: Bos = "auto",
@@ -166,7 +170,7 @@ class Model(OtherHeads):
           `audio` with its `rate`, or `features`), each token of an `answer`: a text, `answer_ids`,
           or what the model writes itself (`generate`: a number of tokens, or transformers'
           generation options). `against` is another answer then, and what counts the logarithms of
-          their probabilities.
+          their probabilities. `part` = (first, end) are some of its tokens, explained together.
 
         Several predictions are an `Attributions`; with `total` they are explained together, as one
         `Attribution`. `groups` are scored instead of tokens: words, sentences, lines, documents,
@@ -190,6 +194,7 @@ class Model(OtherHeads):
             answer=answer,
             answer_ids=answer_ids,
             generate=generate,
+            part=part,
         )
         question.check(self.head)
         if self.head.kind == "encoder" and target == SIMILARITY:
@@ -200,7 +205,7 @@ class Model(OtherHeads):
             against=None if question.has_answer else against,
             position=position,
             positions=positions,
-            total=total,
+            total=total or part is not None,
             layers=keeps_layers(question, groups) if layers is None else layers,
             truncate=truncate,
             bos=bos,
@@ -213,8 +218,7 @@ class Model(OtherHeads):
             return self._contrasted(question, against, request)
         task = self.read(question, request)
         (result,) = self._explained([task], with_maps(self.model, request, task, layers))
-        several = question.has_answer or positions is not None or self.head.kind == "span"
-        return result if several and not total else single(result)
+        return result if self._is_several(question, request) else single(result)
 
     def explain_all(
         self,
@@ -350,8 +354,15 @@ class Model(OtherHeads):
         made = Assembly(self.head, self.tokenizer, self.name)
         return made.results(tasks, request, scores, _logits(output, target))
 
+    def _is_several(self, question: Question, request: Request) -> bool:
+        """Whether several predictions are explained, one by one."""
+        several = question.has_answer or request.positions is not None or self.head.kind == "span"
+        return several and not request.total
+
     def _contrasted(self, question: Question, against: Any, request: Request) -> Attribution:
         """One answer rather than another: what the prompt's tokens change about log p of both."""
+        if question.part is not None:
+            raise UsageError("part was given with against, which sets whole answers apart: drop it")
         options = contrasting_options(named(request.method), request.options)
         request = replace(request, options=options, total=True, layers=False)
         tasks = [self.read(question, request)]
