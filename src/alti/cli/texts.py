@@ -313,7 +313,10 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0: any free port.")] = 8765,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open the page.")] = False,
-    max_tokens: Annotated[int, typer.Option(help="Longer texts are refused.")] = 512,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(help="Longer texts are refused; default: 512, prompts with an answer 4096."),
+    ] = None,
     device: Device = "auto",
     dtype: Dtype = None,
     graphs: Graphs = False,
@@ -324,6 +327,6 @@ def serve(
     from alti.web.settings import Limits, Settings
 
     names = tuple(models) if models else (None,)
-    limits = Limits(tokens=max_tokens)
+    limits = Limits() if max_tokens is None else Limits(tokens=max_tokens, prompt=max_tokens)
     settings = Settings(names, host, port, device, dtype, limits, trust_remote_code, graphs)
     serve(settings, browser=not no_browser)

@@ -37,6 +37,7 @@ from alti.model.image_attribution import ImageAttribution
 from alti.model.lens import require_lens
 from alti.model.lens_reading import with_lens
 from alti.model.other_heads import SIMILARITY, OtherHeads
+from alti.model.parts import Part
 from alti.model.prompt import Chat
 from alti.model.question import Question, read
 from alti.model.request import (
@@ -125,6 +126,8 @@ class Model(OtherHeads, WithHeads):
         self, text: Any = None, *, answer: str, against: str, **asked: Any
     ) -> Attribution: ...
     @overload
+    def explain(self, text: Any = None, *, part: Part, **asked: Any) -> Attribution: ...
+    @overload
     def explain(self, text: Any = None, text_pair: Any = None, **asked: Any) -> Attributions: ...
     def explain(
         self,
@@ -146,6 +149,7 @@ class Model(OtherHeads, WithHeads):
         answer: str | None = None,
         answer_ids: Any = None,
         generate: Generation | None = None,
+        part: Part | None = None,
         total: bool = False,
         groups: By | None = None,
         bos: Bos = "auto",
@@ -171,7 +175,7 @@ class Model(OtherHeads, WithHeads):
           `audio` with its `rate`, or `features`), each token of an `answer`: a text, `answer_ids`,
           or what the model writes itself (`generate`: a number of tokens, or transformers'
           generation options). `against` is another answer then, and what counts the logarithms of
-          their probabilities.
+          their probabilities. `part` = (first, end) are some of its tokens, explained together.
 
         Several predictions are an `Attributions`; with `total` they are explained together, as one
         `Attribution`. `groups` are scored instead of tokens: words, sentences, lines, documents,
@@ -194,6 +198,7 @@ class Model(OtherHeads, WithHeads):
             documents=documents,
             choices=choices,
             template=template,
+            part=part,
             **sound,
             **reply,
         )
@@ -207,7 +212,7 @@ class Model(OtherHeads, WithHeads):
             against=None if question.has_answer else against,
             position=position,
             positions=positions,
-            total=total,
+            total=total or part is not None,
             layers=keeps_layers(question, groups) if layers is None else layers,
             options=options,
             **rest,
@@ -218,8 +223,7 @@ class Model(OtherHeads, WithHeads):
             return self._contrasted(question, against, request)
         task = self.read(question, request)
         (result,) = self._explained([task], with_maps(self.model, request, task, layers))
-        several = question.has_answer or positions is not None or self.head.kind == "span"
-        return result if several and not total else single(result)
+        return result if self._is_several(question, request) else single(result)
 
     def explain_all(
         self,
@@ -360,10 +364,17 @@ class Model(OtherHeads, WithHeads):
                 results = with_lens(results, self.subject, self.tokenizer, inputs, target)
         return results
 
+    def _is_several(self, question: Question, request: Request) -> bool:
+        """Whether several predictions are explained, one by one."""
+        several = question.has_answer or request.positions is not None or self.head.kind == "span"
+        return several and not request.total
+
     def _contrasted(self, question: Question, against: Any, request: Request) -> Attribution:
         """One answer rather than another: what the prompt's tokens change about log p of both."""
         if request.lens:
             require_lens(self.head, total=True)
+        if question.part is not None:
+            raise UsageError("part was given with against, which sets whole answers apart: drop it")
         options = contrasting_options(named(request.method), request.options)
         request = replace(request, options=options, total=True, layers=False)
         tasks = [self.read(question, request)]
