@@ -257,16 +257,14 @@ class Model(OtherHeads, WithHeads):
         answers = answer is not None or generate is not None
         if answers and against is not None:
             raise UsageError("one answer against another goes text by text: use explain")
+        rest: Any = {"lens": lens, "truncate": truncate, "bos": bos, "groups": groups}
         request = partial(
             self.request,
             method=method,
             total=total,
             layers=layers,
-            lens=lens,
-            truncate=truncate,
-            bos=bos,
-            groups=groups,
             options=options,
+            **rest,
         )
         named = {"target": target, "against": against, "position": position}
         pairs = one_each(texts, {**named, "answer": answer})
