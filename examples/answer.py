@@ -1,11 +1,11 @@
-"""Make the output of docs/answers.md and the picture of the README again (needs chromium).
+"""Make the output of docs/answers.md, the README's picture and that of a lens (needs chromium).
 
 python examples/answer.py FOLDER     FOLDER: SmolLM2-135M-Instruct
 """
 
 import sys
 
-from pictures import IMAGES, drawn
+from pictures import IMAGES, drawn, plotted
 
 import alti
 
@@ -28,6 +28,8 @@ def main(folder: str) -> None:
     print(model.explain(QUESTION, groups="document", total=True, **asked))
     drawn(alti.html.page(found, theme="light"), IMAGES / "answer.svg")
     print(model.explain("The capital of France is", answer=" Paris, of course."))
+    said = model.explain("The capital of France is", answer=" Paris, of course.", lens=True)
+    plotted(said.plot("lens"), IMAGES / "lens.svg")
 
 
 if __name__ == "__main__":

@@ -38,6 +38,8 @@ def main() -> None:
     plotted(results["alti"].plot("matrix"), IMAGES / "matrix.svg")
     plotted(results["alti"].plot("layers"), IMAGES / "layers.svg")
     plotted(results["alti"].plot("graph"), IMAGES / "graph.svg")
+    maps = model.heads("It is not a good film.", layer=3)
+    plotted(maps.plot(), IMAGES / "heads.svg")
 
 
 def in_a_terminal(results: list[alti.Attribution], file: Path) -> None:

@@ -62,7 +62,10 @@ def shared() -> Path:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
-    """The address of a server: the embedded model, a tiny one with hostile labels, a causal one."""
+    """The address of a server: the embedded model and tiny ones.
+
+    One has hostile labels, one is causal, one reads chats and long prompts, one translates.
+    """
     from serving import running
 
     hostile = (
@@ -76,7 +79,8 @@ def server(tmp_path_factory):
     causal = folder.with_name("tiny-llama")
     tiny.speaking("llama", "AutoModelForCausalLM", "bpe").save_pretrained(causal)
     tiny.tokenizer("bpe").save_pretrained(causal)
-    with running(folder, causal) as address:
+    writers = [tiny.writer(folder.with_name(name)) for name in ("tiny-chat", "tiny-t5")]
+    with running(folder, causal, *writers) as address:
         yield address
 
 

@@ -609,7 +609,7 @@ def test_a_plot_that_cannot_be(run, folder, tmp_path):
         assert message in err
     code, _, err = run("explain", "-", "-m", folder, "--plot", tmp_path / "picture.png", stdin="hi")
     assert code == 2
-    assert "--plot go with one TEXT" in err
+    assert "--plot and --heads go with one TEXT" in err
 
 
 HOSTILE = "\x1b[31m\x07\x9b1m\u202e\u2066"  # an escape, a bell, a C1 control, two overrides

@@ -123,6 +123,7 @@ def test_hooks_and_heavy_libraries_have_one_place():
     assert uses(r"register_forward") == {
         "read.by_layer",
         "read.events",
+        "read.lens",
         "experiments.cost",
     }
     assert uses(r"AttentionInterface\.register") == {"read.attention_hook"}

@@ -78,7 +78,7 @@ def test_explain_is_what_the_library_says(client, model, question):
 
 def test_any_named_model_can_be_asked(client, server):
     names = [one["name"] for one in client.get("/api/models").json()["models"]]
-    assert names == [NAME, "tiny-bert", "tiny-llama"]
+    assert names == [NAME, "tiny-bert", "tiny-llama", "tiny-chat", "tiny-t5"]
     assert asked(client, model="tiny-bert")["model"] == "tiny-bert"
 
 

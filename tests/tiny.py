@@ -1,5 +1,6 @@
 """Tiny random models of every family, and tokenizers that need no download."""
 
+import copy
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -408,6 +409,27 @@ def saved(
     }
     speaking(family, head, dtype=torch.float32, **{**labels, **config}).save_pretrained(folder)
     tokenizer().save_pretrained(folder)
+    return folder
+
+
+CHAT = (
+    "{% for message in messages %}[CLS]{{ message['role'] }}\n{{ message['content'] }}[SEP]\n"
+    "{% endfor %}{% if add_generation_prompt %}[CLS]assistant\n{% endif %}"
+)
+
+
+def writer(folder: Path) -> Path:
+    """A folder with a tiny model that writes: tiny-chat has long positions, tiny-t5 translates."""
+    made = copy.deepcopy(tokenizer("bpe"))
+    if folder.name == "tiny-chat":
+        made.chat_template = CHAT
+        config = {"max_position_embeddings": 8192, "dtype": torch.float32}
+        model = speaking("llama", "AutoModelForCausalLM", "bpe", **config)
+    else:
+        config = {"decoder_start_token_id": 0, "dtype": torch.float32}
+        model = speaking("t5", "AutoModelForSeq2SeqLM", "bpe", **config)
+    model.save_pretrained(folder)
+    made.save_pretrained(folder)
     return folder
 
 

@@ -119,7 +119,7 @@ class Output:
     @property
     def plots_layers(self) -> bool:
         """Whether the plot needs the maps of the layers."""
-        return self.plot is not None and self.kind != "tokens"
+        return self.plot is not None and self.kind not in ("tokens", "lens")
 
     def grouped(self, result: "Result") -> "Result":
         """A result by the groups that were asked for."""

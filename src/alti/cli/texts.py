@@ -12,6 +12,7 @@ from alti import AltiError, LoadError, UsageError
 from alti._characters import note, plain
 from alti.cli import pictures
 from alti.cli.console import Lines, passes, say, watched
+from alti.cli.deeper import Heads, Lens, show_heads
 from alti.cli.prompts import (
     Answer,
     Asked,
@@ -83,11 +84,13 @@ def explain(
     latex: Latex = None,
     plot: Plot = None,
     kind: Annotated[
-        str, typer.Option(help="What to --plot: tokens, matrix, layers or graph.")
+        str, typer.Option(help="What to --plot: tokens, matrix, layers, graph or lens.")
     ] = "tokens",
     layers: Annotated[
         bool, typer.Option("--layers", help="With --json: include the maps of each layer.")
     ] = False,
+    lens: Lens = False,
+    heads: Heads = None,
     truncate: Truncate = False,
     batch_size: Annotated[int, typer.Option(help="Texts per forward pass.")] = 32,
     device: Device = "auto",
@@ -117,11 +120,12 @@ def explain(
         "groups": group,
         "bos": False if no_bos else "auto",
         "layers": layers or output.plots_layers,
+        "lens": lens or (plot is not None and kind == "lens"),
         "truncate": truncate,
         **_method_options(method, option or []),
     }
     if file is not None or text == "-":
-        _require_lines(asked, plot)
+        _require_lines(asked, plot, heads)
         lines = Lines(file)
         loaded = open_model(model, device, dtype, trust_remote_code, graphs)
         with asked.writing() as written:
@@ -130,9 +134,16 @@ def explain(
             _explain_lines(results, lines, output)
         return
     loaded = open_model(model, device, dtype, trust_remote_code, graphs)
+    if heads is not None:
+        show_heads(loaded, heads, asked, options, output)
+        return
     with asked.arguments() as arguments, passes():
         result = loaded.explain(**arguments, **options)
-    if loaded.head.kind == "image":
+    _deliver(result, loaded.head.kind, output)
+
+
+def _deliver(result: Any, kind: str, output: Output) -> None:
+    if kind == "image":
         pictures.show(result, output)
         return
     output.show(result)
@@ -145,10 +156,12 @@ def _require_one_text(text: str | None, file: Path | None, chat: Path | None) ->
         raise UsageError("give one of a TEXT (- for standard input), --file FILE or --chat FILE")
 
 
-def _require_lines(asked: Asked, plot: Path | None) -> None:
-    if asked.pair is not None or asked.documents or asked.choices or plot is not None:
+def _require_lines(asked: Asked, plot: Path | None, heads: int | None) -> None:
+    whole = asked.pair is None and not asked.documents and not asked.choices
+    if not whole or plot is not None or heads is not None:
         raise UsageError(
-            "--pair, --document, --choice and --plot go with one TEXT, not with the lines of a file"
+            "--pair, --document, --choice, --plot and --heads go with one TEXT, not with the lines "
+            "of a file"
         )
 
 
@@ -300,7 +313,10 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0: any free port.")] = 8765,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open the page.")] = False,
-    max_tokens: Annotated[int, typer.Option(help="Longer texts are refused.")] = 512,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(help="Longer texts are refused; default: 512, prompts with an answer 4096."),
+    ] = None,
     device: Device = "auto",
     dtype: Dtype = None,
     graphs: Graphs = False,
@@ -311,6 +327,6 @@ def serve(
     from alti.web.settings import Limits, Settings
 
     names = tuple(models) if models else (None,)
-    limits = Limits(tokens=max_tokens)
+    limits = Limits() if max_tokens is None else Limits(tokens=max_tokens, prompt=max_tokens)
     settings = Settings(names, host, port, device, dtype, limits, trust_remote_code, graphs)
     serve(settings, browser=not no_browser)

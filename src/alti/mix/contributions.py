@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from alti._errors import UsageError
+from alti.mix.heads import apart, by_head
 from alti.mix.kernels import pick
 from alti.mix.kernels.reference import parts
 from alti.read.block import Block
@@ -14,13 +15,22 @@ from alti.read.block import Block
 __all__ = ["attention", "contributions", "lengths", "norms", "parts", "roll", "rollout"]
 
 
-def contributions(block: Block, *, p: int = 1, kernel: str = "auto") -> Tensor:
+def contributions(block: Block, *, p: int = 1, kernel: str = "auto", heads: bool = False) -> Tensor:
     """How much each token contributes to each token's vector in one block (ALTI).
 
     c_ij = max(0, ‖y_i‖ − ‖y_i − T_ij‖) in the ℓp norm, each row divided by its sum: [B, T, S].
     Cross-attention has one more column, the residual. A row without a positive entry is the
     identity's; padded rows and columns are 0.
+
+    With `heads`, of the vector T^h_ij that each head alone brings (`mix/heads.py`): [B, H, T, S].
+    The row of a token is divided by its sum over all heads and the residual, which is no head's, so
+    what is missing to 1 is the residual's share. Vectors of heads add up to T_ij; distances do not,
+    so these maps do not add up to that of the block.
     """
+    if heads:
+        # the fast kernel of a GPU is made for heads that are narrower than the model
+        wide = "blocked" if kernel == "auto" and block.attn.is_cuda else kernel
+        return apart(block, contributions(by_head(block), p=p, kernel=wide))
     if p not in (1, 2):
         raise UsageError(
             f"p = {p!r} is not a norm of ALTI: give 1 (the paper's) or 2 (its ablation)"

@@ -11,6 +11,7 @@ from torch import Tensor
 from alti._errors import UsageError
 from alti.model import stored
 from alti.model.content import Content
+from alti.model.lens import Lens
 from alti.model.results import Prediction, Result, added_up, relevance, source_share
 from alti.model.source import By, Source
 
@@ -25,7 +26,7 @@ else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-PLOTS = ("tokens", "matrix", "layers", "graph")
+PLOTS = ("tokens", "matrix", "layers", "graph", "lens")
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -85,6 +86,11 @@ class Attribution(Result):
     @property
     def target(self) -> int | None:
         return self.prediction.index
+
+    @property
+    def lens(self) -> Lens | None:
+        """What the model would have said after each layer (explain with lens=True)."""
+        return self.prediction.lens
 
     @property
     def position(self) -> int | None:

@@ -182,6 +182,9 @@ class Attributions(Result):
         if self.source.seconds is not None:
             heard: Figure = import_module("alti.views.plots").sound(self).get_figure(root=True)
             return heard
+        if kind == "lens":
+            said: Figure = import_module("alti.views.plots").lens(self).get_figure(root=True)
+            return said
         if kind != "predictions":
             return self.total().plot(kind, **options)
         figure: Figure = (

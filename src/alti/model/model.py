@@ -32,8 +32,12 @@ from alti.model.batching import (
 from alti.model.cuda_graphs import GRAIN, Recorder
 from alti.model.examples import check, completeness, prove_positions
 from alti.model.fingerprints import fingerprint
+from alti.model.head_maps import WithHeads
 from alti.model.image_attribution import ImageAttribution
+from alti.model.lens import require_lens
+from alti.model.lens_reading import with_lens
 from alti.model.other_heads import SIMILARITY, OtherHeads
+from alti.model.parts import Part
 from alti.model.prompt import Chat
 from alti.model.question import Question, read
 from alti.model.request import (
@@ -54,7 +58,7 @@ from alti.read.long import is_long_text
 from alti.read.modules import family_of, network, require_readable, stacks_of
 
 
-class Model(OtherHeads):
+class Model(OtherHeads, WithHeads):
     """A transformers model and its tokenizer.
 
     >>> model = alti.load("distilbert-base-uncased-finetuned-sst-2-english")
@@ -109,6 +113,7 @@ class Model(OtherHeads):
         groups: By | None = None,
         bos: Bos = "auto",
         layers: bool | None = None,
+        lens: bool = False,
         truncate: bool = False,
         **options: Any,
     ) -> Attribution: ...
@@ -120,6 +125,8 @@ class Model(OtherHeads):
     def explain(
         self, text: Any = None, *, answer: str, against: str, **asked: Any
     ) -> Attribution: ...
+    @overload
+    def explain(self, text: Any = None, *, part: Part, **asked: Any) -> Attribution: ...
     @overload
     def explain(self, text: Any = None, text_pair: Any = None, **asked: Any) -> Attributions: ...
     def explain(
@@ -142,10 +149,12 @@ class Model(OtherHeads):
         answer: str | None = None,
         answer_ids: Any = None,
         generate: Generation | None = None,
+        part: Part | None = None,
         total: bool = False,
         groups: By | None = None,
         bos: Bos = "auto",
         layers: bool | None = None,
+        lens: bool = False,
         truncate: bool = False,
         **options: Any,
     ) -> Attribution | Attributions | ImageAttribution:
@@ -166,46 +175,47 @@ class Model(OtherHeads):
           `audio` with its `rate`, or `features`), each token of an `answer`: a text, `answer_ids`,
           or what the model writes itself (`generate`: a number of tokens, or transformers'
           generation options). `against` is another answer then, and what counts the logarithms of
-          their probabilities.
+          their probabilities. `part` = (first, end) are some of its tokens, explained together.
 
         Several predictions are an `Attributions`; with `total` they are explained together, as one
         `Attribution`. `groups` are scored instead of tokens: words, sentences, lines, documents,
         messages or spans, as in `Attribution.grouped`; a method that can is given them as its
         sources, the scores of any other are added up. `bos` says whether a first token is put in
         front of a text whose tokenizer adds none. `layers` keeps the map of every layer (by default
-        not for answers and groups). `options` are the method's own.
+        not for answers and groups). `lens` keeps what a causal or masked language model would have
+        said after each layer: `Attribution.lens`. `options` are the method's own.
         """
+        if lens:
+            require_lens(self.head, total=total)
         if self.head.kind == "image":
             return self.see(text, target, against, groups, layers, method=method, options=options)
+        sound = {"audio": audio, "rate": rate, "features": features}
+        reply: Any = {"answer": answer, "answer_ids": answer_ids, "generate": generate}
         question = Question(
             text=text,
             text_pair=text_pair,
             ids=ids,
-            audio=audio,
-            rate=rate,
-            features=features,
             documents=documents,
             choices=choices,
             template=template,
-            answer=answer,
-            answer_ids=answer_ids,
-            generate=generate,
+            part=part,
+            **sound,
+            **reply,
         )
         question.check(self.head)
         if self.head.kind == "encoder" and target == SIMILARITY:
             return self.similar(question, groups, method=method, options=options, truncate=truncate)
+        rest: Any = {"lens": lens, "truncate": truncate, "bos": bos, "groups": groups}
         request = self.request(
             method=method,
             target=target,
             against=None if question.has_answer else against,
             position=position,
             positions=positions,
-            total=total,
+            total=total or part is not None,
             layers=keeps_layers(question, groups) if layers is None else layers,
-            truncate=truncate,
-            bos=bos,
-            groups=groups,
             options=options,
+            **rest,
         )
         if choices is not None:
             return self.choose(text, choices, request)
@@ -213,8 +223,7 @@ class Model(OtherHeads):
             return self._contrasted(question, against, request)
         task = self.read(question, request)
         (result,) = self._explained([task], with_maps(self.model, request, task, layers))
-        several = question.has_answer or positions is not None or self.head.kind == "span"
-        return result if several and not total else single(result)
+        return result if self._is_several(question, request) else single(result)
 
     def explain_all(
         self,
@@ -230,6 +239,7 @@ class Model(OtherHeads):
         groups: By | None = None,
         bos: Bos = "auto",
         layers: bool = False,
+        lens: bool = False,
         truncate: bool = False,
         batch_size: int = 32,
         **options: Any,
@@ -247,15 +257,14 @@ class Model(OtherHeads):
         answers = answer is not None or generate is not None
         if answers and against is not None:
             raise UsageError("one answer against another goes text by text: use explain")
+        rest: Any = {"lens": lens, "truncate": truncate, "bos": bos, "groups": groups}
         request = partial(
             self.request,
             method=method,
             total=total,
             layers=layers,
-            truncate=truncate,
-            bos=bos,
-            groups=groups,
             options=options,
+            **rest,
         )
         named = {"target": target, "against": against, "position": position}
         pairs = one_each(texts, {**named, "answer": answer})
@@ -347,11 +356,23 @@ class Model(OtherHeads):
             output = scores.output
             if output is None:
                 output = untouched(self.subject, inputs.asking(target))
-        made = Assembly(self.head, self.tokenizer, self.name)
-        return made.results(tasks, request, scores, _logits(output, target))
+            made = Assembly(self.head, self.tokenizer, self.name)
+            results = made.results(tasks, request, scores, _logits(output, target))
+            if request.lens:
+                results = with_lens(results, self.subject, self.tokenizer, inputs, target)
+        return results
+
+    def _is_several(self, question: Question, request: Request) -> bool:
+        """Whether several predictions are explained, one by one."""
+        several = question.has_answer or request.positions is not None or self.head.kind == "span"
+        return several and not request.total
 
     def _contrasted(self, question: Question, against: Any, request: Request) -> Attribution:
         """One answer rather than another: what the prompt's tokens change about log p of both."""
+        if request.lens:
+            require_lens(self.head, total=True)
+        if question.part is not None:
+            raise UsageError("part was given with against, which sets whole answers apart: drop it")
         options = contrasting_options(named(request.method), request.options)
         request = replace(request, options=options, total=True, layers=False)
         tasks = [self.read(question, request)]

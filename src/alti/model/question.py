@@ -32,6 +32,7 @@ class Question:
     answer: str | None = None
     answer_ids: Any = None
     generate: Generation | None = None
+    part: Any = None  # of the answer: the first of its tokens that is explained, and where to stop
 
     @property
     def has_answer(self) -> bool:
@@ -52,6 +53,8 @@ class Question:
                 f"{answers[0]} was given, and this model writes no text: load a causal language "
                 "model (AutoModelForCausalLM) or an encoder–decoder (AutoModelForSeq2SeqLM)"
             )
+        if self.part is not None and not answers:
+            raise UsageError("part = (first, end) is of an answer, and there is none: give answer=")
         if head.kind == "seq2seq":
             self._check_target(answers)
         if head.kind == "span" and self.text_pair is None:
@@ -103,7 +106,7 @@ def read(
         raise UsageError(
             "truncate = True cuts the end of a prompt, where its answer begins: shorten it instead"
         )
-    encoded = _prompt(question, encoder, truncate=truncate, bos=bos)
+    encoded = read_prompt(question, encoder, truncate=truncate, bos=bos)
     if encoder.decodes:
         return targets.read(model, encoder, encoded, question)
     if not question.has_answer:
@@ -117,7 +120,10 @@ def read(
     return answered(encoder, encoded, of_ids(encoder, encoded, ids))
 
 
-def _prompt(question: Question, encoder: Encoder, *, truncate: bool, bos: Bos) -> Encoded:
+def read_prompt(
+    question: Question, encoder: Encoder, *, truncate: bool = False, bos: Bos = "auto"
+) -> Encoded:
+    """A question as tokens, without its answer."""
     if question.audio is not None or question.features is not None:
         return encode_sound(encoder, question)
     if question.ids is not None:

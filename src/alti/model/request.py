@@ -11,6 +11,7 @@ from alti._errors import AltiWarning, UsageError
 from alti.methods import Method, named, validate
 from alti.model.encoded import Encoded
 from alti.model.head import Head
+from alti.model.lens import require_lens
 from alti.model.source import By, Source
 from alti.model.tokenize import Bos
 
@@ -37,6 +38,7 @@ class Request:
     truncate: bool = False
     bos: Bos = "auto"
     groups: By | None = None  # what is scored instead of tokens
+    lens: bool = False  # what the model would have said after each layer is kept
     wanted: Any = None  # the answer or the choice that is explained; None: what the model takes
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -74,6 +76,8 @@ def request_of(
     validate(method, options)
     if rest.get("positions") is not None and rest.get("position") is not None:
         raise UsageError("position and positions were both given: leave one of them out")
+    if rest.get("lens"):
+        require_lens(head, total=bool(rest.get("total")))
     if head.kind in ("span", "choice"):
         _check_other(head, against, rest)
         return Request(method, options=options, wanted=target, **rest)

@@ -16,6 +16,7 @@ from alti.methods import METHODS
 from alti.mix.contributions import rollout
 from alti.model import stored
 from alti.model.content import Content
+from alti.model.lens import Lens
 from alti.model.source import Source
 
 if TYPE_CHECKING:
@@ -33,6 +34,11 @@ class Prediction:
     position: int | None = None  # the token it is read from; None: the mean of all
     against: int | None = None  # the output that it is explained against; None: all others
     of: str | None = None  # the number that signed scores explain: logit, log_prob or probability
+    lens: Lens | None = None  # what the model would have said after each layer, if that was asked
+
+    def __post_init__(self) -> None:
+        if isinstance(self.lens, dict):  # as it is stored
+            object.__setattr__(self, "lens", Lens.of(self.lens))
 
 
 class Result:

@@ -75,6 +75,23 @@ def is_scores(value: Any, depth: int = 2) -> bool:
     return isinstance(value, Tensor) and value.dim() == depth and value.dtype in DTYPES.values()
 
 
+def is_lens(value: Any) -> bool:
+    """Tokens, ids and probabilities of every layer, and those of the explained output."""
+    rules = {
+        "tokens": many(many(is_text)),
+        "ids": many(many(is_whole)),
+        "probabilities": many(many(is_share)),
+        "own": many(is_share),
+        "ranks": many(is_whole),
+    }
+    if not isinstance(value, dict) or value.keys() != rules.keys():
+        return False
+    if not all(is_right(value[name]) for name, is_right in rules.items()):
+        return False
+    rows = zip(value["tokens"], value["ids"], value["probabilities"], strict=False)
+    return len({*map(len, value.values())}) == 1 and all(len({*map(len, row)}) == 1 for row in rows)
+
+
 def is_layers(value: Any) -> bool:
     return value is None or (is_scores(value, 3) and len(value) > 0)
 
@@ -137,6 +154,7 @@ PREDICTION: dict[str, Any] = {
     "position": None,
     "against": None,
     "of": None,
+    "lens": None,
 }
 TOP_RULES: Rules = {
     "scores": (is_scores, NUMBERS),
@@ -169,6 +187,7 @@ PREDICTION_RULES: Rules = {
     "position": (optional(is_whole), "a whole number from 0 on or null"),
     "against": (optional(is_whole), "a whole number from 0 on or null"),
     "of": (optional(is_text), "a text or null"),
+    "lens": (optional(is_lens), "what was said after each layer, or null"),
 }
 OLD: dict[str, Any] = {  # the fields of format 1; those without a default have none here
     "text": ...,

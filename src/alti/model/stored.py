@@ -39,6 +39,7 @@ LATER: dict[str, Any] = {
     "decoder": None,
     "seconds": None,
     "of": None,
+    "lens": None,
     "unit": "",
     "unknown": [],
 }  # fields, with their defaults

@@ -9,6 +9,7 @@ from alti._errors import AltiWarning, UsageError
 from alti.methods import named
 from alti.model.encoded import Encoded
 from alti.model.other_heads import OtherHeads
+from alti.model.parts import answer_task
 from alti.model.question import Question, read
 from alti.model.request import Request, Task
 from alti.model.source import By
@@ -24,7 +25,7 @@ def task_of(model: OtherHeads, question: Question, request: Request) -> Task:
     if model.head.kind == "span":
         return model.grouped_task(model.answer_task(encoded, request), request)
     if encoded.answer is not None:
-        return model.grouped_task(_answer_task(encoded, encoded.answer, request), request)
+        return model.grouped_task(_answer_task(encoded, question, request), request)
     task = Task(encoded, _places(model, encoded, request), request.index, request.against)
     for name, outputs in (("target", request.index), ("against", request.against)):
         if len(outputs) not in (0, 1, task.count):
@@ -35,15 +36,14 @@ def task_of(model: OtherHeads, question: Question, request: Request) -> Task:
     return model.grouped_task(task, request)
 
 
-def _answer_task(encoded: Encoded, start: int, request: Request) -> Task:
+def _answer_task(encoded: Encoded, question: Question, request: Request) -> Task:
     """Each token of an answer is predicted at the token before it."""
     if request.index or request.position is not None or request.positions is not None:
         raise UsageError(
             "target, position and positions say what is explained, and so does an answer: leave "
             "them out"
         )
-    places = tuple(range(start - 1, len(encoded.ids) - 1))
-    return Task(encoded, places, tuple(encoded.ids[start:]))
+    return answer_task(encoded, question.part)
 
 
 def _places(model: OtherHeads, encoded: Encoded, request: Request) -> tuple[int, ...] | None:

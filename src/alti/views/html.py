@@ -11,6 +11,7 @@ from alti._characters import visible
 from alti._errors import UsageError
 from alti.model.attribution import Attribution
 from alti.model.attributions import Attributions
+from alti.views import lens
 from alti.views.colours import DARK, LIGHT, STEPS, Scale, paint
 from alti.views.said import (
     Ranked,
@@ -187,7 +188,7 @@ def _section(
 {f'<p class="alti-by">{escaped(" · ".join(filter(None, by)))}</p>' if any(by) else ""}
 {switch}
 </header>
-{rows}{below}
+{rows}{below}{lens.html(group, escaped)}
 </section>"""
 
 
@@ -205,7 +206,8 @@ def _answer(attributions: Attributions, words: bool) -> str:
         )
     else:
         tables = _tokens(attributions)
-    return _section([whole_answer(attributions)], words, f"\n{tables}")
+    said = lens.html(list(attributions), escaped)
+    return _section([whole_answer(attributions)], words, f"\n{tables}{said}")
 
 
 def _tokens(view: Attributions) -> str:

@@ -17,6 +17,7 @@ from itertools import chain, zip_longest
 
 from alti.model.attribution import Attribution
 from alti.model.attributions import Attributions
+from alti.views import lens
 from alti.views.colours import WHITE, Scale, painted
 from alti.views.said import (
     Shown,
@@ -145,6 +146,7 @@ def _table(attributions: Shown, environment: str, words: bool, one_scale: bool) 
                 if is_text(attribution.source)
                 else _groups(attribution)
             )
+            rows += [_row(*cells) for cells in lens.latex(attribution, escaped)]
     columns = r"{@{}p{0.2\linewidth}@{\hspace{0.02\linewidth}}p{0.78\linewidth}@{}}"
     body = "\n".join(rows)
     return f"{_MACROS.lstrip()}\\begin{{{environment}}}{columns}\n{body}\n\\end{{{environment}}}\n"

@@ -11,6 +11,7 @@ from alti._errors import UsageError
 from alti.model.attribution import Attribution
 from alti.model.attributions import Attributions
 from alti.model.source import Source
+from alti.views import lens
 from alti.views.colours import Scale
 from alti.views.lines import body, headline, scale_legend
 from alti.views.predictions import answer, several
@@ -63,11 +64,13 @@ def render(
     """
     style = style or Style.here()
     if isinstance(attribution, Attributions):
+        said = lens.terminal_of_several(list(attribution), style)
         if attribution.source.answer is None:
-            return "\n".join(several(attribution, style, words))
-        return "\n".join(answer(attribution, style, words=words, bars=bars))
+            return "\n".join([*several(attribution, style, words), *said])
+        return "\n".join([*answer(attribution, style, words=words, bars=bars), *said])
     shown = as_shown(attribution)
-    return "\n".join([headline(shown, style), *body(shown, style, words=words, bars=bars)])
+    lines = [headline(shown, style), *body(shown, style, words=words, bars=bars)]
+    return "\n".join([*lines, *lens.terminal(attribution, style)])
 
 
 def compare(

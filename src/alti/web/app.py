@@ -18,9 +18,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from alti.views import html
+from alti.web.fields import Field
 from alti.web.openapi import description
 from alti.web.process import CRASHED
-from alti.web.questions import EXPLAIN, EXPORT, VIEW, Field, read
+from alti.web.questions import KINDS, read
 from alti.web.settings import LOOPBACK, Limits, Refused, Settings
 from alti.web.worker import Worker
 
@@ -77,7 +78,7 @@ def _api(worker: Worker, described: dict[str, Any], limits: Limits) -> list[Rout
         async def respond(request: Request) -> Response:
             question = read(await _body(request, limits.bytes), fields, limits)
             question["model"] = _known("model", question["model"] or models[0], models, 404)
-            for spec in question.get("methods") or [question["method"]]:
+            for spec in question.get("methods") or [question.get("method", "alti")]:
                 _known("method", spec.partition(":")[0], methods, 400)
             ticket = question.pop("ticket", None)
             body = await worker.ask(kind, question, request.is_disconnected, ticket)
@@ -89,7 +90,7 @@ def _api(worker: Worker, described: dict[str, Any], limits: Limits) -> list[Rout
     async def state(request: Request) -> Response:
         return JSONResponse(worker.state(request.query_params.get("ticket", "")))
 
-    routes = [route("explain", EXPLAIN), route("view", VIEW), route("export", EXPORT)]
+    routes = [route(kind, fields) for kind, (_, fields) in KINDS.items()]
     return [*routes, Route("/api/queue", state)]
 
 

@@ -1,16 +1,14 @@
 """Answers the requests in the worker process, which holds the models."""
 
-import base64
-import json
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from alti._characters import visible
-from alti._errors import AltiError, UsageError
+from alti._errors import UsageError
 from alti.experiments.bench import parsed
-from alti.methods import METHODS, Method, validate
+from alti.methods import METHODS, Method
 from alti.methods.logits import kind_of, probabilities, target_logits
 from alti.model.attribution import Attribution
 from alti.model.loading import load
@@ -20,16 +18,17 @@ from alti.read.modules import evaluating, network, stacks_of
 from alti.views import html, latex
 from alti.views.said import left_out, meaning_of, scale_name, side_of
 from alti.views.segments import passages
+from alti.web.answers import AnswerDesk, describe_writer
 from alti.web.help import PLAIN, recommended, too_long
+from alti.web.options import LARGEST, LARGEST_OF_LINKS, checked
+from alti.web.packing import as_json, packed
 from alti.web.settings import Settings
 
 CLASSES = 20  # the most classes whose probabilities are shown
 LABELS = 200  # the most labels to choose from
-LARGEST = 1000  # value of an option: steps of integrated gradients take memory
-LARGEST_OF_LINKS = 200  # the same for a method with many passes in a shared link
 
 
-class Desk:
+class Desk(AnswerDesk):
     """The models of a server by name."""
 
     def __init__(self, settings: Settings) -> None:
@@ -51,7 +50,10 @@ class Desk:
         """The models and methods to choose from."""
         tokens = self.limits.tokens
         return {
-            "models": [_model_entry(name, model, tokens) for name, model in self.models.items()],
+            "models": [
+                {**_model_entry(name, model, tokens), **describe_writer(model, self.limits)}
+                for name, model in self.models.items()
+            ],
             "methods": [_method_entry(method) for method in METHODS.values()],
         }
 
@@ -59,10 +61,10 @@ class Desk:
         """Attribution.to_dict() as JSON."""
         model = self._model(question)
         method = question["method"]
-        options = _checked(method, question["options"])
+        options = checked(method, question["options"])
         names = ("target", "against", "position", "layers")
         arguments = {name: question[name] for name in names}
-        return _json(_explain(model, question, method=method, **arguments, **options).to_dict())
+        return as_json(_explain(model, question, method=method, **arguments, **options).to_dict())
 
     def view(self, question: dict[str, Any]) -> bytes:
         """Everything the page shows for a text, with the maps of the layers as 16-bit numbers."""
@@ -75,7 +77,7 @@ class Desk:
             _row(spec, attribution)
             for spec, attribution in zip(question["methods"], attributions, strict=True)
         ]
-        return _json(
+        return as_json(
             {
                 "model": question["model"],
                 "names": _names(first),
@@ -88,7 +90,7 @@ class Desk:
                 "words": _pieces(first, words=True),
                 "tokens": _pieces(first, words=False),
                 "rows": rows,
-                "mixing": {"method": mixing.method, **_packed(mixing.layers)},
+                "mixing": {"method": mixing.method, **packed(mixing.layers)},
             }
         )
 
@@ -101,7 +103,7 @@ class Desk:
             other = {**question, "text": question["other"], "target": target}
             attributions += _explain_all(self._model(other), other, layers=maps)
         if question["format"] == "json":
-            return _json([attribution.to_dict() for attribution in attributions])
+            return as_json([attribution.to_dict() for attribution in attributions])
         write = html.page if question["format"] == "html" else latex.document
         compared = question["other"] is not None
         return write(attributions, words=question["words"], one_scale=compared).encode()
@@ -128,7 +130,7 @@ def _explain_all(model: Model, question: dict[str, Any], *, layers: bool) -> lis
             "target": question["target"],
             "against": question["against"] if METHODS[method].class_specific else None,
             "position": question["position"],
-            **_checked(method, options),
+            **checked(method, options),
         }
         attributions.append(_explain(model, question, **arguments))
     return attributions
@@ -145,15 +147,6 @@ def _mixing(model: Model, question: dict[str, Any], attributions: list[Attributi
         if attribution.layers is not None and METHODS[attribution.method].shares:
             return attribution
     return _explain(model, question, method="alti", position=question["position"])
-
-
-def _checked(method: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The options, if they are the method's own and no number is too large for a request."""
-    validate(method, options)
-    for name, value in options.items():
-        if isinstance(value, int | float) and abs(value) > LARGEST:
-            raise UsageError(f"the option {name} takes numbers up to {LARGEST} here")
-    return options
 
 
 def _method_entry(method: Method) -> dict[str, Any]:
@@ -255,29 +248,3 @@ def _row(spec: str, attribution: Attribution) -> dict[str, Any]:
         "side": side_of(attribution),
         "left": left,
     }
-
-
-def _packed(layers: Tensor | None) -> dict[str, Any]:
-    """Maps [L, T, T] as 16-bit shares of each layer's maximum.
-
-    This takes a tenth of the space, and is finer than any colour.
-    """
-    if layers is None:
-        raise AltiError("this model has no maps per layer")
-    largest = layers.amax((1, 2)).clamp_min(1e-30)
-    shares = (layers / largest[:, None, None] * 65535).round().clamp(0, 65535)
-    data = shares.cpu().numpy().astype("<u2").tobytes()
-    return {
-        "shape": list(layers.shape),
-        "largest": largest.tolist(),
-        "data": base64.b64encode(data).decode(),
-    }
-
-
-def _json(plain: Any) -> bytes:
-    try:
-        return json.dumps(plain, allow_nan=False, separators=(",", ":")).encode()
-    except ValueError:
-        raise AltiError(
-            "the model's output for this text is not finite: try --dtype float32"
-        ) from None

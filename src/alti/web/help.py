@@ -49,6 +49,7 @@ _FIELDS = (  # arguments of the library, as the page calls them
     (r"\bwith position=", "in the field Position"),
     (r"\bor give position=", "or fill in Position"),
     (r"\btext_pair\b", "the second text"),
+    (r", or cut it with truncate=True \(--truncate\)", ""),
     (r": try --dtype float32", ": the server would have to be started with --dtype float32"),
     (r"load the model with dtype='float32' \(--dtype float32\)", "start the server with --dtype "
      "float32"),
@@ -60,10 +61,11 @@ def recommended(kind: str) -> str:
     return RECOMMENDED.get(kind, FIRST_CHOICE)
 
 
-def in_fields(message: str) -> str:
-    """A message of the library in the words of the page."""
+def in_fields(message: str, *, of_words: bool = False) -> str:
+    """A message of the library in the words of the page; a language model's classes are words."""
     for argument, field in _FIELDS:
-        message = re.sub(argument, field, message, flags=re.IGNORECASE)
+        shown = field.replace("Class", "Word") if of_words else field
+        message = re.sub(argument, shown, message, flags=re.IGNORECASE)
     return message
 
 

@@ -3,7 +3,8 @@
 from typing import Any
 
 from alti import __version__
-from alti.web.questions import EXPLAIN, EXPORT, FORMATS, MOST, VIEW, Field
+from alti.web.fields import Field
+from alti.web.questions import FORMATS, KINDS, MOST
 
 _NUMBERS = {"type": "array", "items": {"type": "number"}}
 _STRINGS = {"type": "array", "items": {"type": "string"}}
@@ -11,6 +12,13 @@ _MAYBE_STRING = {"type": ["string", "null"]}
 
 _MAYBE_INTEGER = {"type": ["integer", "null"]}
 _INTEGERS = {"type": "array", "items": {"type": "integer"}}
+
+_MESSAGE = {"type": "object", "properties": {"role": {}, "content": {}}}
+_LISTS: dict[str, dict[str, Any]] = {  # kinds of fields that are lists
+    "texts": _STRINGS,
+    "integers": _INTEGERS,
+    "messages": {"type": "array", "items": _MESSAGE},
+}
 
 _SOURCE = {
     "type": "object",
@@ -90,11 +98,10 @@ _STATUSES = {
 
 def description(models: list[str], methods: list[str]) -> dict[str, Any]:
     """The OpenAPI document for a server with these models and methods."""
-    view = {
-        "type": "object",
-        "description": "What the page shows: pieces of the text, scores, probabilities, maps.",
+    posts = {
+        f"/api/{kind}": {"post": _post(what, fields, _result(kind), models, methods)}
+        for kind, (what, fields) in KINDS.items()
     }
-    file = {"type": "string", "description": "A web page, a LaTeX document, or JSON."}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -107,16 +114,20 @@ def description(models: list[str], methods: list[str]) -> dict[str, Any]:
             "/api/queue": {
                 "get": _get("Where the request with a ticket is: waiting, loading or working.")
             },
-            "/api/explain": {
-                "post": _post("Explain a text.", EXPLAIN, ATTRIBUTION, models, methods)
-            },
-            "/api/view": {
-                "post": _post("Everything the page shows for a text.", VIEW, view, models, methods)
-            },
-            "/api/export": {"post": _post("A file to download.", EXPORT, file, models, methods)},
+            **posts,
         },
         "components": {"schemas": {"Attribution": ATTRIBUTION, "Error": _ERROR}},
     }
+
+
+def _result(kind: str) -> dict[str, Any]:
+    """What a request is answered with."""
+    if kind == "explain":
+        return ATTRIBUTION
+    if kind == "export":
+        return {"type": "string", "description": "A web page, a LaTeX document, or JSON."}
+    what = "What the page shows: pieces of the text, scores, probabilities, maps."
+    return {"type": "object", "description": what}
 
 
 def _get(what: str) -> dict[str, Any]:
@@ -164,6 +175,7 @@ def _schema(field: Field) -> dict[str, Any]:
         kind = {"type": ["integer", "string", "null"]}
     if field.kind == "array":
         kind = {**_STRINGS, "minItems": 1, "maxItems": MOST}
+    kind = _LISTS.get(field.kind, kind)
     if field.default is not None:
         kind["default"] = field.default
     if not field.required and isinstance(kind["type"], str):

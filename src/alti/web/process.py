@@ -20,6 +20,7 @@ CRASHED = "Something went wrong inside alti; see the server's terminal for detai
 CANCELLED = "The request was cancelled."
 CANCEL = "cancel"  # sent to the process while it works on a request
 PROGRESS = "progress"  # (PROGRESS, done, total), sent back meanwhile
+WRITTEN = "written"  # (WRITTEN, a token), sent back while a model writes
 
 Answer = tuple[int, bytes | str]  # an HTTP status, and the body or an error message
 
@@ -36,11 +37,19 @@ class Reports:
         self.last = 0.0
 
     def __call__(self, done: int, total: int | None) -> None:
-        if self.pipe.poll() and self.pipe.recv() == CANCEL:
-            raise Cancelled
+        self._stop_if_cancelled()
         if time.monotonic() - self.last > PAUSE:
             self.last = time.monotonic()
             self.pipe.send((PROGRESS, done, total))
+
+    def wrote(self, token: dict[str, Any]) -> None:
+        """A token that a model wrote."""
+        self._stop_if_cancelled()
+        self.pipe.send((WRITTEN, token))
+
+    def _stop_if_cancelled(self) -> None:
+        if self.pipe.poll() and self.pipe.recv() == CANCEL:
+            raise Cancelled
 
 
 def work(pipe: Connection, settings: Settings) -> None:
@@ -61,7 +70,9 @@ def work(pipe: Connection, settings: Settings) -> None:
         pipe.send(error)
         return
     pipe.send(desk.describe())
-    with watching(Reports(pipe)):
+    reports = Reports(pipe)
+    desk.wrote = reports.wrote
+    with watching(reports):
         while True:
             try:
                 message = pipe.recv()
@@ -75,7 +86,7 @@ def _to(desk: Any, kind: str, question: dict[str, Any]) -> Answer:
     """The answer to one request."""
     status, answer = _answered(getattr(desk, kind), question)
     if isinstance(answer, str) and kind != "explain":  # the page has fields, no arguments
-        answer = in_fields(answer)
+        answer = in_fields(answer, of_words=desk.says_words(question))
     return status, answer
 
 

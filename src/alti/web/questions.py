@@ -1,9 +1,19 @@
 """The fields of each request, as data for both the checks and the OpenAPI description."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
+from alti.web.fields import Field
+from alti.web.prompts import (
+    ANSWER,
+    GENERATE,
+    check_integers,
+    check_messages,
+    check_prompt,
+    check_texts,
+    texts_of,
+)
 from alti.web.settings import Limits, Refused
 
 MOST = 4  # methods in one request
@@ -17,23 +27,24 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list,),
     "class": (int, str),
+    "messages": (list,),
+    "texts": (list,),
+    "integers": (list,),
 }
 _EXPECTED = {
     "class": "an integer or a string",
     "array": "a list of strings",
     "integer": "an integer",
     "object": "an object",
+    "messages": "a list of messages",
+    "texts": "a list of texts",
+    "integers": "a list of integers",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """One field of a request."""
-
-    kind: str
-    what: str
-    default: Any = None
-    required: bool = False
+_LISTS: dict[str, Callable[[str, Any], None]] = {
+    "messages": check_messages,
+    "texts": check_texts,
+    "integers": check_integers,
+}
 
 
 _TEXT = {
@@ -72,6 +83,13 @@ EXPORT = {
     "words": Field("boolean", "Whether the page opens with words rather than tokens.", True),
     "maps": Field("boolean", "Whether JSON has the maps of the layers.", False),
 }
+KINDS = {  # of requests: what they are for, and their fields
+    "explain": ("Explain a text.", EXPLAIN),
+    "view": ("Everything the page shows for a text.", VIEW),
+    "export": ("A file to download.", EXPORT),
+    "generate": ("What a model writes; GET /api/queue has its tokens meanwhile.", GENERATE),
+    "answer": ("What an answer, or a part of it, rests on.", ANSWER),
+}
 
 
 def read(body: bytes, fields: dict[str, Field], limits: Limits) -> dict[str, Any]:
@@ -94,11 +112,14 @@ def read(body: bytes, fields: dict[str, Field], limits: Limits) -> dict[str, Any
     }
     for name, field in fields.items():
         _check(name, field, question[name])
-    characters = sum(len(question.get(name) or "") for name in ("text", "text_pair", "other"))
-    if characters > limits.characters:
+    if "chat" in fields:
+        check_prompt(question)
+    characters = sum(map(len, texts_of(question)))
+    most = limits.prompt_characters if "chat" in fields else limits.characters
+    if characters > most:
         raise Refused(
             413,
-            f"The text has {characters} characters, and this server accepts {limits.characters}: "
+            f"The text has {characters} characters, and this server accepts {most}: "
             "shorten it, or explain its parts one by one.",
         )
     return question
@@ -113,7 +134,9 @@ def _check(name: str, field: Field, value: Any) -> None:
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         expected = _EXPECTED.get(field.kind, f"a {field.kind}")
         raise Refused(400, f"{name} is {_name(value)}, expected {expected}.")
-    if isinstance(value, list):
+    if field.kind in _LISTS:
+        _LISTS[field.kind](name, value)
+    elif isinstance(value, list):
         strings = all(isinstance(item, str) for item in value)
         if not strings or not 1 <= len(value) <= MOST:
             raise Refused(400, f"{name} takes one to {MOST} names.")

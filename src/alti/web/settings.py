@@ -14,14 +14,19 @@ class Limits:
 
     tokens: int = 512
     characters: int = 20_000  # of both texts together
+    prompt: int = 4096  # tokens of a prompt with its answer, of which no maps are drawn
+    prompt_characters: int = 40_000  # of a prompt with its answer
+    written: int = 200  # tokens that a model writes
     bytes: int = 256 * 1024  # of a request's body
     waiting: int = 16  # requests in the queue; further ones are rejected
     seconds: float = 30.0  # without a sign of progress, for a text of SHORT characters
 
     def seconds_for(self, question: dict[str, Any]) -> float:
         """How long a request may show no progress: longer for longer texts."""
+        documents = question.get("documents") or []
+        messages = (message["content"] for message in question.get("chat") or [])
         texts = (question.get(name) or "" for name in ("text", "text_pair", "other"))
-        return self.seconds * max(1.0, sum(map(len, texts)) / SHORT)
+        return self.seconds * max(1.0, sum(map(len, (*texts, *documents, *messages))) / SHORT)
 
 
 @dataclass(frozen=True, slots=True)

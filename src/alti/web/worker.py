@@ -10,13 +10,13 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from alti._errors import AltiError
-from alti.web.process import CANCEL, PROGRESS, Answer, work
+from alti.web.process import CANCEL, PROGRESS, WRITTEN, Answer, work
 from alti.web.settings import Refused, Settings
 
 POLL = 0.1  # seconds between checks whether a client is still connected
@@ -38,6 +38,7 @@ class Job:
     done: int = 0  # of `total` parts
     total: int | None = None
     cancelled: bool = False
+    written: list[dict[str, Any]] = field(default_factory=list)  # tokens of an answer so far
 
 
 class Worker:
@@ -77,7 +78,8 @@ class Worker:
             return {"state": "waiting", "position": self.jobs.index(job)}
         if not self._loaded:
             return {"state": "loading"}
-        return {"state": "working", "done": job.done, "total": job.total}
+        state = {"state": "working", "done": job.done, "total": job.total}
+        return {**state, "written": [*job.written]} if job.written else state
 
     async def ask(
         self, kind: str, question: dict[str, Any], gone: Gone, ticket: str | None = None
@@ -203,11 +205,14 @@ class Worker:
         while True:
             if self._pipe.poll(POLL):
                 message = self._pipe.recv()
-                if message[0] != PROGRESS:
+                moved = time.monotonic()
+                if message[0] == WRITTEN:
+                    job.written.append(message[1])
+                elif message[0] == PROGRESS:
+                    _, job.done, job.total = message
+                else:
                     answer: Answer = message
                     return answer
-                _, job.done, job.total = message
-                moved = time.monotonic()
             if job.cancelled and told is None:
                 told = time.monotonic()
                 self._pipe.send(CANCEL)

@@ -14,6 +14,7 @@ try:
     from alti.views.plots.attributions import layers, matrix, predictions, tokens
     from alti.views.plots.benchmarks import agreement, anisotropy, curves, methods
     from alti.views.plots.graph import graph
+    from alti.views.plots.heads import heads, lens
     from alti.views.plots.look import ENDINGS
     from alti.views.plots.sounds import sound
 except ModuleNotFoundError as error:
@@ -31,7 +32,9 @@ __all__ = [
     "anisotropy",
     "curves",
     "graph",
+    "heads",
     "layers",
+    "lens",
     "matrix",
     "methods",
     "predictions",

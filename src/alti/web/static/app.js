@@ -1,37 +1,22 @@
 // The page: sends requests to the server and connects controls, state and cards.
 
+import { cancelAnswer, isAnswering, redrawAnswer, wireAnswer } from "/answer.js";
 import { fill, show, showGraph, targetShown } from "/cards.js";
 import { grow, showClasses, showControls, showHeld } from "/controls.js";
 import { STEPS } from "/graph.js";
 import { keep } from "/keep.js";
 import { unpacked } from "/mixing.js";
+import { ask, UNREACHABLE } from "/server.js";
 import { address, allow, fit, held, link, questionOf } from "/state.js";
 import { newTicket, showCancelled, showNothing, watch } from "/waiting.js";
 import { catalogue, recall, remember, rememberSoon, state, texts } from "/state.js";
 
 const PAUSE = 300; // milliseconds between the last keystroke and the request
-const UNREACHABLE = "The server does not answer: is alti serve still running?";
 
 const at = (id) => document.getElementById(id);
 const page = document.documentElement;
 let pending = null; // aborts the current request
 let timer = null;
-
-// ---- the server
-
-async function ask(address, question, signal) {
-  const headers = { "Content-Type": "application/json" };
-  const body = JSON.stringify(question);
-  let response;
-  try {
-    response = await fetch(address, { method: "POST", headers, body, signal });
-  } catch (error) {
-    throw error.name === "AbortError" ? error : new Error(UNREACHABLE);
-  }
-  if (response.ok) return response;
-  const { error } = await response.json().catch(() => ({}));
-  throw new Error(error ?? `The server responded with ${response.status}.`);
-}
 
 async function viewOf(text, signal, target) {
   if (!text.trim()) return null;
@@ -70,6 +55,11 @@ async function refresh() {
   pending = controller;
   remember();
   showHeld();
+  if (isAnswering()) {
+    pending = null;
+    document.body.removeAttribute("aria-busy");
+    return;
+  }
   if (link.missing !== null) {
     document.body.removeAttribute("aria-busy");
     fill([]);
@@ -97,6 +87,10 @@ async function refresh() {
 
 // Cancel the request that is running, which also frees the server; or ask again.
 function cancel() {
+  if (isAnswering()) {
+    cancelAnswer();
+    return;
+  }
   if (pending === null) {
     refresh();
     return;
@@ -154,6 +148,7 @@ function wire() {
     at("results").focus(); // the button disappears
   });
   on("cancel", "click", cancel);
+  wireAnswer({ showError, redraw });
   on("theme", "click", switchTheme);
   on("link", "click", copyLink);
   wireMenus();
@@ -174,6 +169,7 @@ function wireTexts() {
 function wireChoices() {
   on("model", "change", (field) => {
     const fresh = { target: null, against: null, position: null, place: null, layer: null };
+    Object.assign(fresh, { said: null, rather: null });
     Object.assign(state, { model: field.value, ...fresh });
     link.missing = null;
     fit();
@@ -188,6 +184,16 @@ function wireChoices() {
     state.target ??= targetShown(); // otherwise the rival could be predicted for another text
     state.against = numberIn(field);
     refresh();
+  });
+  for (const name of ["said", "rather"]) {
+    on(name, "change", (field) => {
+      state[name] = field.value || null;
+      refresh();
+    });
+  }
+  document.addEventListener("explain-at", ({ detail }) => {
+    Object.assign(state, { position: detail, place: null });
+    redraw();
   });
   on("position", "change", (field) => {
     state.position = numberIn(field);
@@ -250,6 +256,7 @@ function wireMenus() {
 
 function redraw() {
   showControls(refresh);
+  redrawAnswer();
   refresh();
 }
 

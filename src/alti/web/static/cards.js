@@ -4,7 +4,7 @@ import { changes, commonScale } from "/changes.js";
 import { graph, STEPS, suitable } from "/graph.js";
 import { rowsOf, strip } from "/mixing.js";
 import { added, element, legend, paragraphs } from "/paint.js";
-import { method, remember, rememberSoon, state } from "/state.js";
+import { method, model, remember, rememberSoon, state } from "/state.js";
 
 const SHARES = "shares of 1";
 const BARS = 5; // the most probable classes to show
@@ -108,7 +108,7 @@ const predictionOf = (view) =>
 
 const chance = (view) => (view.probability === null ? "" : percent(view.probability));
 
-function percent(share) {
+export function percent(share) {
   const shown = (100 * share).toFixed(1);
   if (shown === "100.0" && share < 1) return ">99.9 %";
   return shown === "0.0" && share > 0 ? "<0.1 %" : `${shown} %`;
@@ -202,9 +202,19 @@ function showMixingTitle(view, word) {
   const part = partOf(view, word);
   at("mixing-by").textContent = `${seen}${note}${part}. Click a word for another.`;
   if (state.place === null || view.position === null || isRead) return;
+  showPredictionAt(word);
   const text = `Back to ${view.names[view.position]}`;
   const about = { type: "button", class: "plain", text };
   at("mixing-by").append(" ", element("button", { ...about, onclick: () => pickHere(null) }));
+}
+
+// Models that predict at every token can be asked what they predict at this one.
+function showPredictionAt({ places }) {
+  if (!["causal", "masked", "token"].includes(model().kind)) return;
+  const onclick = () =>
+    document.dispatchEvent(new CustomEvent("explain-at", { detail: places.at(-1) }));
+  const about = { type: "button", class: "plain", id: "explain-here", onclick };
+  at("mixing-by").append(" ", element("button", { ...about, text: "Explain the prediction here" }));
 }
 
 // What a special token is doing here, one hover away.

@@ -3,7 +3,7 @@
 import { classesShown, quoted, targetShown } from "/cards.js";
 import { element } from "/paint.js";
 import { allow, examples, held, link, method, model, MOST } from "/state.js";
-import { catalogue, readsClass, readsPairs, state, toggle } from "/state.js";
+import { catalogue, readsClass, readsPairs, saysWords, state, toggle } from "/state.js";
 
 const TALLEST = 230; // pixels to which a field grows with its text
 const at = (id) => document.getElementById(id);
@@ -150,6 +150,18 @@ function offeredClasses() {
   return offered;
 }
 
+// Of a language model any token may be named: fields to write in, with the likely ones to choose.
+function showWords(offered) {
+  const words = saysWords();
+  at("saids").hidden = at("rathers").hidden = !words;
+  if (!words) return;
+  at("classes").hidden = at("rivals").hidden = true;
+  at("likely").replaceChildren(...offered.map(({ label }) => element("option", { value: label })));
+  at("said").value = state.said ?? "";
+  at("rather").value = state.rather ?? "";
+  at("said").disabled = at("rather").disabled = !readsClass();
+}
+
 export function showClasses() {
   const offered = offeredClasses();
   const target = state.target ?? targetShown();
@@ -164,6 +176,7 @@ export function showClasses() {
   at("class").disabled = at("rival").disabled = !readsClass();
   at("classes").hidden = !offered.length;
   at("rivals").hidden = offered.length < 3; // of two classes, the other one is all others
+  showWords(offered);
   const hinted = !readsClass() && offered.length > 0;
   at("class-hint").hidden = !hinted;
   // a hidden hint would still be read aloud with its field

@@ -20,7 +20,11 @@ const START = {
   methods: ["alti", "absence"],
   target: null, // null: the predicted class
   against: null, // null: all other classes
+  said: null, // the token that is explained, of a language model; null: the predicted one
+  rather: null, // against this one
   position: null,
+  ask: "next", // or "answer"
+  prompt: null, // what is asked about an answer, as JSON
   unit: "words",
   panel: 0, // the text that was clicked
   place: null, // the token in it; null: the one that the prediction is read from
@@ -41,6 +45,7 @@ export const method = (spec) => catalogue.methods.find(({ name }) => name === na
 export const texts = () => (state.other === null ? [state.text] : [state.text, state.other]);
 export const examples = () => (EXAMPLES[model().kind] ?? EXAMPLES.sequence)(model().mask);
 export const readsPairs = () => ["sequence", "encoder"].includes(model().kind);
+export const saysWords = () => ["causal", "masked"].includes(model().kind);
 export const readsClass = () => state.methods.some((spec) => method(spec).classes);
 
 // Anyone can make a link, so methods that run the model many times wait for the user's consent.
@@ -52,8 +57,8 @@ export function questionOf(text) {
   const allowed = state.methods.filter((spec) => !held().includes(spec));
   const methods = allowed.length ? allowed : ["alti"]; // for the prediction and the layers
   const text_pair = state.pair?.trim() ? state.pair : null;
-  const target = readsClass() ? state.target : null;
-  const against = readsClass() ? state.against : null;
+  const target = readsClass() ? (state.said ?? state.target) : null;
+  const against = readsClass() ? (state.rather ?? state.against) : null;
   return { model, text, text_pair, methods, target, against, position };
 }
 
@@ -98,6 +103,7 @@ export function recall() {
   link.missing = state.model !== null && !model() ? state.model : null;
   if (!model()) state.model = catalogue.models[0].name;
   if (!["words", "tokens"].includes(state.unit)) state.unit = START.unit;
+  if (!["next", "answer"].includes(state.ask)) state.ask = START.ask;
   if (!["input", "layer"].includes(state.since)) state.since = START.since;
   if (state.threshold !== null) state.threshold = Math.min(50, Math.max(0.1, state.threshold));
   if (state.panel > 1 || state.other === null) state.panel = 0;
@@ -133,6 +139,9 @@ export function fit(keepsText) {
   const known = Object.values(EXAMPLES).flatMap((examplesFor) => examplesFor(model().mask));
   const isExample = known.includes(state.text);
   if (!keepsText && isExample && !examples().includes(state.text)) state.text = examples()[0];
+  if (!saysWords()) Object.assign(state, { said: null, rather: null });
+  if (!model().writes) state.ask = "next";
+  if (model().kind === "seq2seq") state.ask = "answer";
   if (model().kind === "token") state.position ??= 1;
   if (!readsPairs()) state.pair = null;
 }

@@ -2,24 +2,28 @@
 
 const FIRST = 500; // milliseconds before it appears
 const NEXT = 400; // between two looks
+const OFTEN = 120; // where a model writes
 
 const at = (id) => document.getElementById(id);
 
 export const newTicket = () => `${Date.now()}-${Math.random()}`;
 
-// Show where the request with a ticket is, until the returned function is called.
-export function watch(ticket) {
-  let timer = setTimeout(look, FIRST);
+// Show where the request with a ticket is, until the returned function is called; `wrote` is given
+// the tokens that a model has written so far.
+export function watch(ticket, wrote = null) {
+  const pause = wrote ? OFTEN : NEXT;
+  let timer = setTimeout(look, wrote ? OFTEN : FIRST);
   let over = false;
   async function look() {
     try {
       const response = await fetch(`/api/queue?ticket=${encodeURIComponent(ticket)}`);
       const state = await response.json();
       if (!over) say(state);
+      if (!over && state.written) wrote?.(state.written);
     } catch {
       // the request itself will say what is wrong
     }
-    if (!over) timer = setTimeout(look, NEXT);
+    if (!over) timer = setTimeout(look, pause);
   }
   return () => {
     over = true;
@@ -45,9 +49,9 @@ function say({ state, position, done, total }) {
 
 export const showNothing = () => (at("waiting").hidden = true);
 
-export function showCancelled() {
+export function showCancelled(why = "Cancelled: this text is not explained.", again = "Explain it") {
   at("waiting").hidden = false;
-  at("waiting-why").textContent = "Cancelled: this text is not explained.";
+  at("waiting-why").textContent = why;
   at("waiting-bar").hidden = true;
-  at("cancel").textContent = "Explain it";
+  at("cancel").textContent = again;
 }

@@ -1,0 +1,208 @@
+"""Answers the requests about what a model writes: its tokens, and what they rest on."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from alti._characters import visible
+from alti._errors import UsageError
+from alti.experiments.bench import parsed
+from alti.methods import METHODS
+from alti.model.answers import GREEDY, JoinedByTokens
+from alti.model.attribution import Attribution
+from alti.model.attributions import Attributions
+from alti.model.head import VOCABULARIES, token_label
+from alti.model.model import Model
+from alti.model.question import Question, read_prompt
+from alti.read.modules import network
+from alti.views.said import as_shown, left_out, meaning_of, scale_name, shortened, side_of, unnamed
+from alti.web.help import too_long
+from alti.web.options import checked
+from alti.web.packing import as_json
+from alti.web.pieces import pieces_of, sections_of
+from alti.web.settings import Limits
+
+LARGER = ("sentence", "line", "document", "message")  # groups that may be scored as wholes
+LABEL = 300  # characters of an answer in a title
+
+Token = dict[str, Any]  # of an answer: its id, text and probability
+
+
+class AnswerDesk:
+    """The part of the desk that lets models write and explains it."""
+
+    limits: Limits
+    models: dict[str, Model]
+    wrote: Callable[[Token], None] = staticmethod(lambda token: None)  # tells whoever waits
+
+    def generate(self, question: dict[str, Any]) -> bytes:
+        """The tokens that a model writes; meanwhile each is told as it comes."""
+        model = self._writer(question)
+        count = question["tokens"]
+        if not 1 <= count <= self.limits.written:
+            raise UsageError(
+                f"{count} new tokens were asked for: up to {self.limits.written} can be written "
+                "here"
+            )
+        watched = Watched(model, self.wrote, count)
+        options = {**GREEDY, "max_new_tokens": count, "logits_processor": [watched]}
+        ids = model.written(**_prompt(question), generate=options)
+        return as_json({"ids": ids, "tokens": watched.tokens[: len(ids)]})
+
+    def answer(self, question: dict[str, Any]) -> bytes:
+        """What an answer or a part of it rests on, with the probability of each token."""
+        model = self._writer(question)
+        with warnings.catch_warnings(record=True) as noted:
+            warnings.simplefilter("always", JoinedByTokens)
+            shown = _explained(model, question)
+        said = (str(each.message) for each in noted if each.category is JoinedByTokens)
+        notes = [f"{text[:1].upper()}{text[1:]}." for text in dict.fromkeys(said)]
+        return as_json({**shown, "model": question["model"], "notes": notes})
+
+    def says_words(self, question: dict[str, Any]) -> bool:
+        """Whether what the requested model predicts are words."""
+        return self.models[question["model"]].head.kind in VOCABULARIES
+
+    def _writer(self, question: dict[str, Any]) -> Model:
+        """The requested model; raises if it writes nothing, or if the prompt is too long."""
+        model = self.models[question["model"]]
+        if not writes(model):
+            raise UsageError(
+                f"{question['model']} writes no text: choose a language model or a translator"
+            )
+        encoder = model.encoder
+        encoded = read_prompt(Question(**_prompt(question)), encoder)
+        tokens = len(encoded.ids) + len(question.get("answer_ids") or ())
+        limit = min(self.limits.prompt, encoder.limit)
+        if tokens > limit:
+            raise UsageError(too_long(tokens, limit, encoder.limit))
+        return model
+
+
+def writes(model: Model) -> bool:
+    """Whether a model writes texts behind texts."""
+    return model.head.kind in ("causal", "seq2seq") and not model.head.hears
+
+
+class Watched:
+    """Sees the logits of every token while transformers generates, and tells the token at once.
+
+    It is called as a logits processor, after those of the model's own settings; what is written is
+    the likeliest token (greedy).
+    """
+
+    def __init__(self, model: Model, wrote: Callable[[Token], None], most: int) -> None:
+        self.model = model
+        self.wrote = wrote
+        self.most = most
+        ends = network(model.model).generation_config.eos_token_id
+        self.ends = ends if isinstance(ends, list) else [ends]
+        self.tokens: list[Token] = []
+
+    def __call__(self, ids: Tensor, logits: Tensor) -> Tensor:
+        chance, index = logits[0].double().softmax(-1).max(0)
+        number = int(index)
+        if number not in self.ends and len(self.tokens) < self.most:
+            text = visible(token_label(self.model.tokenizer, number))
+            self.tokens.append({"id": number, "text": text, "probability": float(chance)})
+            self.wrote(self.tokens[-1])
+        return logits
+
+
+def _prompt(question: dict[str, Any]) -> dict[str, Any]:
+    """A prompt as `explain` takes it."""
+    text = question["text"] if question["chat"] is None else question["chat"]
+    return {"text": text, "documents": question["documents"]}
+
+
+def _explained(model: Model, question: dict[str, Any]) -> dict[str, Any]:
+    """What the page shows of an answer, and its tokens if they are asked for."""
+    asked = {**_prompt(question), **_answer(question)}
+    method, options = parsed(question["method"])
+    by = question["by"]
+    given = {
+        "method": method,
+        "groups": by if by in LARGER else None,
+        "part": question["part"],
+        "against": question["against"],
+        "total": True,
+        **checked(method, options),
+    }
+    found: Attribution = model.explain(**asked, **given)
+    shown = _view(found, by, _side(question))
+    if question["tokens"]:
+        tokens: Attributions = model.explain(**asked, method="random")
+        shown["answer"] = tokens_of(tokens)
+    return {**shown, "method": question["method"], "by": by}
+
+
+def _answer(question: dict[str, Any]) -> dict[str, Any]:
+    names = ("answer", "answer_ids")
+    return {name: question[name] for name in names if question[name] is not None}
+
+
+def _side(question: dict[str, Any]) -> str:
+    """What scores speak for or against."""
+    if question["against"] is not None:
+        return "the first answer"
+    return "the answer" if question["part"] is None else "this part"
+
+
+def _view(found: Attribution, by: str, side: str) -> dict[str, Any]:
+    shown = found if "log_prob_against" in found.extra else as_shown(found)
+    pieces = pieces_of(shown, by)
+    left = [[name, score, meaning_of(name)] for name, score in left_out(shown)]
+    extra = shown.extra
+    return {
+        "pieces": pieces,
+        "sections": sections_of(shown.source, pieces),
+        "label": visible(shortened(found.label or "", LABEL)),
+        "probability": found.probability,
+        "log_prob": extra.get("log_prob"),
+        "log_prob_against": extra.get("log_prob_against"),
+        "unit": unnamed(scale_name(shown), side_of(shown)),
+        "side": side,
+        "left": [] if by == "token" else left,
+        "so_far": extra.get("answer", 0.0),
+        "signed": bool((shown.scores < 0).any()),
+    }
+
+
+def tokens_of(found: Attributions) -> list[Token]:
+    """The tokens of an answer: their texts join to the answer."""
+    source = found.source
+    start = source.answer or 0
+    answer = source.texts[1]
+    tokens = []
+    at = 0
+    for k, prediction in enumerate(found.predictions):
+        end = max(at, source.offsets[start + k][1])
+        if k == len(found) - 1:
+            end = len(answer)
+        text = answer[at:end] or ""
+        tokens.append(
+            {
+                "id": source.ids[start + k],
+                "text": visible(text),
+                "name": visible(text.strip() or source.tokens[start + k]),
+                "probability": prediction.probability,
+            }
+        )
+        at = end
+    return tokens
+
+
+def describe_writer(model: Model, limits: Limits) -> dict[str, Any]:
+    """What the page has to know to let a model write."""
+    if not writes(model):
+        return {"writes": False}
+    tokenizer = model.tokenizer
+    return {
+        "writes": True,
+        "chats": model.head.kind == "causal" and bool(tokenizer and tokenizer.chat_template),
+        "prompt": min(model.encoder.limit, limits.prompt),
+        "written": limits.written,
+        "groups": [name for name, method in METHODS.items() if method.takes_groups],
+    }

@@ -1,0 +1,335 @@
+// An answer of a language model: it is written token by token, and a part of it is explained.
+
+import { percent } from "/cards.js";
+import { grow } from "/controls.js";
+import { dragged } from "/dragging.js";
+import { element, legend } from "/paint.js";
+import { answerFields, asked, fitAsked, methodOf, promptFields } from "/prompt.js";
+import { promptIsEmpty, recallAsked, rememberAsked, showPrompt } from "/prompt.js";
+import { promptText, rankedList, scaleOfPieces } from "/prompted.js";
+import { ask } from "/server.js";
+import { link, method, model, remember, state } from "/state.js";
+import { newTicket, showCancelled, showNothing, watch } from "/waiting.js";
+
+const KEPT = 50; // explanations that need not be computed again
+const at = (id) => document.getElementById(id);
+const explained = new Map(); // question -> view
+let page = null; // { showError, redraw }
+let pending = null; // aborts the current request
+let tokens = []; // of the answer
+let exact = false; // whether their probabilities are those of the explanation, not of the writing
+let view = null;
+let shownModel = null; // the model that `asked` was fitted to
+
+export const isAnswering = () => state.ask === "answer" && link.missing === null;
+export const answerView = () => view;
+
+export function wireAnswer(callbacks) {
+  page = callbacks;
+  for (const radio of document.querySelectorAll("[name=ask]")) {
+    radio.addEventListener("change", () => {
+      state.ask = radio.value;
+      page.redraw();
+    });
+  }
+  for (const radio of document.querySelectorAll("[name=form]")) {
+    radio.addEventListener("change", () => {
+      asked.form = radio.value;
+      fitAsked();
+      promptChanged();
+      showPrompt(promptChanged);
+    });
+  }
+  wireFields();
+  at("write").addEventListener("click", write);
+  at("explain-answer").addEventListener("click", () => explain(null));
+  at("versus").addEventListener("click", () => {
+    asked.rival = asked.rival === null ? "" : null;
+    forget();
+    showPrompt(promptChanged);
+    if (asked.rival === null) explain(null);
+    else at("answer-rival").focus();
+  });
+  addEventListener("hashchange", () => (shownModel = null));
+  addEventListener("resize", () => {
+    for (const field of at("writing").querySelectorAll("textarea")) grow(field);
+  });
+}
+
+function wireFields() {
+  at("answer-text").addEventListener("input", ({ target }) => {
+    Object.assign(asked, { answer: target.value, ids: null, part: null });
+    exact = false;
+    grow(target);
+    forget();
+  });
+  at("answer-rival").addEventListener("input", ({ target }) => {
+    asked.rival = target.value;
+    grow(target);
+    forget();
+  });
+  at("new").addEventListener("change", ({ target }) => {
+    const wanted = Math.round(Number(target.value)) || 24;
+    asked.new = Math.max(1, Math.min(model().written, wanted));
+    target.value = asked.new;
+    keepAsked();
+  });
+  for (const [id, name] of [["by", "by"], ["answer-method", "method"]]) {
+    at(id).addEventListener("change", ({ target }) => {
+      asked[name] = target.value;
+      showPrompt(promptChanged);
+      if (asked.answer) explain(asked.part);
+    });
+  }
+  at("writing").addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+    event.preventDefault();
+    if (asked.answer) explain(null);
+    else write();
+  });
+}
+
+// Another prompt has another answer: what was explained is out of date, what was typed stays.
+function promptChanged() {
+  asked.part = null;
+  exact = false; // the same tokens have other probabilities
+  forget();
+}
+
+function forget() {
+  pending?.abort();
+  pending = null;
+  showNothing();
+  document.body.removeAttribute("aria-busy");
+  if (view) document.body.classList.add("stale");
+  page.showError("");
+  keepAsked();
+}
+
+function keepAsked() {
+  rememberAsked();
+  remember();
+}
+
+// Show the mode, and the answer that a link holds.
+export function redrawAnswer() {
+  at("asks").hidden = !model().writes || model().kind === "seq2seq" || link.missing !== null;
+  for (const radio of document.querySelectorAll("[name=ask]")) radio.checked = radio.value === state.ask;
+  document.body.classList.toggle("answering", isAnswering());
+  at("writing").hidden = !isAnswering();
+  at("answer").hidden = true;
+  if (!isAnswering()) {
+    forgetOther();
+    return;
+  }
+  if (shownModel !== state.model) {
+    view = null;
+    tokens = [];
+    exact = false;
+    recallAsked();
+    shownModel = state.model;
+  }
+  showPrompt(promptChanged);
+  document.body.classList.remove("stale");
+  page.showError("");
+  if (view) show();
+  else if (asked.answer && !method(methodOf()).many_passes) explain(asked.part);
+}
+
+function forgetOther() {
+  pending?.abort();
+  pending = null;
+}
+
+// ---- requests
+
+// One request at a time; what it throws is shown, unless another one has begun.
+async function run(work) {
+  pending?.abort();
+  const controller = new AbortController();
+  pending = controller;
+  page.showError("");
+  document.body.setAttribute("aria-busy", "true");
+  let message = "";
+  try {
+    await work(controller.signal);
+  } catch (error) {
+    message = error.message;
+  }
+  if (controller !== pending) return;
+  pending = null;
+  showNothing();
+  document.body.removeAttribute("aria-busy");
+  document.body.classList.toggle("stale", Boolean(message) && view !== null);
+  page.showError(message);
+}
+
+async function posted(kind, question, signal, wrote = null) {
+  const ticket = newTicket();
+  const stop = watch(ticket, wrote);
+  try {
+    const response = await ask(`/api/${kind}`, { model: state.model, ...question, ticket }, signal);
+    return await response.json();
+  } finally {
+    stop();
+  }
+}
+
+export const request = (kind, more, signal) =>
+  posted(kind, { ...answerFields(), ...more }, signal);
+
+function write() {
+  if (promptIsEmpty()) {
+    page.showError("There is nothing to answer: type a prompt.");
+    return;
+  }
+  Object.assign(asked, { answer: "", ids: null, part: null });
+  view = null;
+  tokens = [];
+  exact = false;
+  showWritten([]);
+  run(async (signal) => {
+    const question = { ...promptFields(), tokens: asked.new };
+    const found = await posted("generate", question, signal, showWritten);
+    showWritten(found.tokens);
+    Object.assign(asked, { ids: found.ids });
+    await load(null, signal);
+  });
+}
+
+// The tokens that were written so far.
+function showWritten(written) {
+  if (written.length < tokens.length) return;
+  tokens = written.map((token) => ({ ...token, name: token.text.trim() || token.text }));
+  asked.answer = tokens.map(({ text }) => text).join("");
+  asked.ids = tokens.length ? tokens.map(({ id }) => id) : null;
+  at("answer-text").value = asked.answer;
+  grow(at("answer-text"));
+  at("answer").hidden = false;
+  const title = element("h2", { id: "answer-title", text: "The model writes …" });
+  at("answer").replaceChildren(element("header", {}, title), answerLine([0, 0]));
+}
+
+export function cancelAnswer() {
+  if (pending === null) {
+    if (asked.answer) explain(null);
+    else write();
+    return;
+  }
+  pending.abort();
+  pending = null;
+  document.body.removeAttribute("aria-busy");
+  if (view) document.body.classList.add("stale");
+  keepAsked();
+  const so = tokens.length ? "Cancelled: the answer so far is kept." : "Cancelled.";
+  showCancelled(so, asked.answer ? "Explain it" : "Let the model write");
+}
+
+function explain(part) {
+  if (promptIsEmpty() || !asked.answer) {
+    page.showError(
+      promptIsEmpty() ? "There is no prompt: type one." : "There is no answer: let the model write, or type one.",
+    );
+    return;
+  }
+  run((signal) => load(part, signal));
+}
+
+async function load(part, signal) {
+  asked.part = part;
+  const question = answerFields();
+  const key = JSON.stringify([state.model, question]);
+  if (!explained.has(key)) {
+    const known = asked.ids !== null && tokens.length === asked.ids.length && exact;
+    const found = await posted("answer", { ...question, tokens: !known }, signal);
+    if (explained.size >= KEPT) explained.delete(explained.keys().next().value);
+    explained.set(key, found);
+  }
+  if (signal.aborted) return;
+  view = explained.get(key);
+  if (view.answer) {
+    tokens = view.answer;
+    exact = true;
+    asked.ids = tokens.map(({ id }) => id);
+  }
+  keepAsked();
+  show();
+}
+
+// ---- the card
+
+function show() {
+  const node = at("answer");
+  const focused = document.activeElement?.closest("#answer .written") !== null && document.activeElement?.dataset?.token;
+  node.hidden = false;
+  document.body.classList.remove("stale");
+  const scale = scaleOfPieces(view);
+  const whole = asked.part === null;
+  const notes = view.notes.map((text) => element("p", { class: "hint", text }));
+  node.replaceChildren(
+    titleOf(whole),
+    answerLine(asked.part ?? [0, tokens.length]),
+    howTo(whole),
+    ...notes,
+    promptText(view, scale, legend(scale, { label: view.side, unit: view.unit, left: leftOf(view) })),
+    rankedList(view, scale),
+  );
+  if (focused) node.querySelector(`[data-token="${focused}"]`)?.focus({ preventScroll: true });
+  at("status").textContent = `${view.label}, ${chanceOf(view)}`;
+}
+
+const leftOf = ({ left, so_far }) =>
+  so_far ? [...left, ["the answer so far", so_far, "What earlier tokens of the answer give to later ones."]] : left;
+
+function chanceOf({ probability, log_prob, log_prob_against }) {
+  if (log_prob_against !== null) {
+    return `log p ${log_prob.toFixed(2)} rather than ${log_prob_against.toFixed(2)}`.replaceAll("-", "−");
+  }
+  if (probability !== null && probability >= 0.0005) return percent(probability);
+  return log_prob === null ? "" : `log p ${log_prob.toFixed(1)}`.replace("-", "−");
+}
+
+function titleOf(whole) {
+  const what = element("em", { dir: "auto", text: whole ? "the answer" : `“${view.label || "␣"}”` });
+  const title = element("h2", { id: "answer-title" }, "What ", what, " rests on");
+  const by = `${chanceOf(view)} · as ${view.method} sees it in ${view.model}`;
+  return element("header", {}, title, element("p", { class: "faint", text: by }));
+}
+
+// The answer: every token with its probability, to be clicked or dragged over.
+function answerLine([first, end]) {
+  const spans = tokens.map((token, i) => tokenNode(token, i, i >= first && i < end));
+  const all = first === 0 && end === tokens.length;
+  const about = { class: `alti-text written${all ? " whole" : ""}`, dir: "auto", lang: "", role: "listbox" };
+  const names = { "aria-label": "The answer, token by token", "aria-multiselectable": "true" };
+  const line = element("div", { ...about, ...names }, ...spans);
+  dragged(line, spans, (from, to) => {
+    explain(from === 0 && to === tokens.length ? null : [from, to]);
+  });
+  return line;
+}
+
+function tokenNode({ text, name, probability }, i, on) {
+  const shown = text.replaceAll("\n", "↵\n") || name;
+  const node = element("span", {
+    role: "option",
+    "aria-selected": String(on),
+    "aria-label": `${name}, ${percent(probability)}`,
+    title: `${name}: ${percent(probability)}`,
+    "data-token": i,
+    tabindex: i ? "-1" : "0",
+    text: shown,
+  });
+  node.style.setProperty("--sure", probability.toFixed(3));
+  return node;
+}
+
+function howTo(whole) {
+  const text = "The line below a token is its probability. Click a token, or drag over several.";
+  const note = element("p", { class: "faint" }, text);
+  if (!whole) {
+    const about = { type: "button", class: "plain", id: "whole", text: "The whole answer" };
+    note.append(" ", element("button", { ...about, onclick: () => explain(null) }));
+  }
+  return note;
+}

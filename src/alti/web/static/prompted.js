@@ -1,0 +1,76 @@
+// A prompt in the colours of what an answer rests on, and the list of the strongest pieces.
+
+import { classOf, element, number } from "/paint.js";
+
+const RANKED = 10; // pieces in the list
+const AGAINST = 3; // of those that speak against it
+
+const scored = ({ pieces }) => pieces.filter(({ score, special }) => score !== undefined && !special);
+
+export function scaleOfPieces(view) {
+  const sizes = scored(view).map(({ score }) => Math.abs(score));
+  return { largest: sizes.reduce((most, size) => Math.max(most, size), 0), signed: view.signed };
+}
+
+// The prompt; a piece that is clicked is told to whoever listens.
+export function promptText(view, scale, below) {
+  const text = element("p", { class: "alti-text prompted", dir: "auto", lang: "" });
+  text.append(...view.pieces.map((piece, i) => pieceNode(view, piece, i, scale)));
+  const views = element("div", { class: "alti-words" }, text, below);
+  return element("div", { class: "alti bare", id: "prompted" }, views);
+}
+
+const nameOf = ({ name, text }) => (name && text.length > 40 ? name : text || name);
+
+function pieceNode(view, piece, i, scale) {
+  if (piece.score === undefined) {
+    return piece.text.trim() ? element("span", { class: "unscored", text: piece.text }) : piece.text;
+  }
+  const shown = number(piece.score, scale);
+  const side = scale.signed && piece.score ? (piece.score < 0 ? " against" : " for") : "";
+  const classes = [piece.special ? "alti-special" : classOf(piece.score, scale.largest)];
+  return element("span", {
+    class: classes.filter(Boolean).join(" ") || null,
+    title: `${nameOf(piece)}: ${shown}${side}`,
+    "data-score": shown,
+    "data-piece": i,
+    text: piece.text || piece.name,
+  });
+}
+
+// The pieces with the highest scores, and those that speak most against the answer.
+export function rankedList(view, scale) {
+  const order = view.pieces
+    .map((piece, i) => ({ ...piece, i }))
+    .filter(({ score, special }) => score !== undefined && !special)
+    .sort((a, b) => b.score - a.score);
+  const best = order.filter(({ score }) => score > 0).slice(0, RANKED);
+  const worst = order.filter(({ score }) => score < 0).slice(-AGAINST);
+  const lines = [...best, ...worst].map((piece) => line(piece, scale));
+  const about = { class: "ranked", id: "ranked", "aria-label": "What it rests on most" };
+  const title = element("h3", { text: "What it rests on most" });
+  return element("div", {}, title, element("ol", about, ...lines));
+}
+
+function line(piece, scale) {
+  const text = (piece.text.trim() || piece.name || "").replaceAll(/\s+/g, " ");
+  const full = element("span", { class: piece.score < 0 ? "full less" : "full on" });
+  full.style.width = `${(100 * Math.abs(piece.score)) / (scale.largest || 1)}%`;
+  const shown = number(piece.score, scale);
+  const label = `Show ${text.slice(0, 80)} in the prompt, ${shown}`;
+  const about = { type: "button", class: "name", "aria-label": label, onclick: () => reveal(piece.i) };
+  const name = element("button", { ...about }, element("span", { dir: "auto", text }));
+  const kind = piece.name && piece.text ? element("small", { text: piece.name }) : "";
+  name.append(kind);
+  return element("li", {}, name, element("span", { class: "bar" }, full), element("span", { class: "share", text: shown }));
+}
+
+// Bring a piece of the prompt into view, and show where it is for a moment.
+export function reveal(i) {
+  document.dispatchEvent(new CustomEvent("reveal", { detail: i }));
+  const node = document.querySelector(`#prompted [data-piece="${i}"]`);
+  if (!node) return;
+  node.scrollIntoView({ block: "center", behavior: "instant" });
+  node.classList.add("found");
+  setTimeout(() => node.classList.remove("found"), 1500);
+}

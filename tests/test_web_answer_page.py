@@ -1,0 +1,388 @@
+"""The page of a language model in a browser: typing, writing, dragging, choosing, cancelling."""
+
+import json
+import time
+from urllib.parse import quote
+
+import pytest
+
+import alti
+
+import tiny
+from pages import BROWSED, READY, show, text
+
+pytestmark = BROWSED
+DONE = "!!document.querySelector('#prompted') && !document.body.hasAttribute('aria-busy')"
+CHAT = [{"role": "user", "content": "The plot is funny. It is a film."}]
+DOCUMENTS = ["The plot is funny.", "The acting is better. It is a film."]
+TOKENS = "[...document.querySelectorAll('.written [role=option]')]"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return alti.load(str(tiny.writer(tmp_path_factory.mktemp("x") / "tiny-chat")), device="cpu")
+
+
+def answering(page, name="tiny-chat", **asked):
+    """The page with what is asked, as a link holds it; explained if there is an answer."""
+    told = quote(json.dumps(asked))
+    page.open(f"{page.server}/#model={name}&ask=answer&prompt={told}")
+    page.wait("!document.querySelector('#writing').hidden")
+    if "answer" in asked:
+        page.wait(DONE)
+
+
+def shown(page):
+    """The pieces of the prompt with their scores."""
+    code = "[...document.querySelectorAll('#prompted [data-score]')]"
+    code += ".map(s => [s.textContent, s.dataset.score])"
+    return [(piece, float(score.replace("−", "-"))) for piece, score in page.run(code)]
+
+
+def same(page, found):
+    end = found.source.answer
+    pieces = shown(page)
+    assert [piece for piece, _ in pieces] == list(found.tokens[:end])
+    assert [score for _, score in pieces] == pytest.approx(found.scores[:end].tolist(), abs=6e-4)
+
+
+def fill(page, selector, value):
+    page.run(f"(f => {{ f.focus(); f.select() }})(document.querySelector({selector!r}))")
+    page.type(value)
+
+
+def choose(page, selector, value):
+    change = f"s.value = {value!r}; s.dispatchEvent(new Event('change'))"
+    page.run(f"(s => {{ {change} }})(document.querySelector({json.dumps(selector)}))")
+
+
+def test_type_a_prompt_and_let_it_write(blank, model):
+    show(blank, model="tiny-chat")
+    blank.click("[name=ask][value=answer]")
+    blank.click("[name=form][value=text]")
+    fill(blank, "#prompt-text", "The plot is")
+    fill(blank, "#new", "5")
+    blank.run("document.querySelector('#new').dispatchEvent(new Event('change'))")
+    blank.click("#write")
+    blank.wait(DONE)
+    wanted = model.explain("The plot is", generate=5, method="absence", total=True)
+    same(blank, wanted.words())
+    rows = model.explain("The plot is", generate=5, method="random")
+    titles = blank.run(f"{TOKENS}.map(t => t.title)")
+    assert len(titles) == 5
+    assert titles[0].endswith(f"{100 * rows[0].probability:.1f} %")
+    assert text(blank, "#answer-title") == "What the answer rests on"
+
+
+def test_a_chat_is_typed_message_by_message(blank, model):
+    answering(blank)
+    assert text(blank, "#prompt label") == "Message 1"
+    fill(blank, "#prompt-0", "It is a film.")
+    blank.click("#add-message")
+    assert blank.run("document.activeElement.id") == "prompt-1"
+    blank.type("The plot is funny.")
+    choose(blank, "[aria-label='Role of message 2']", "user")
+    fill(blank, "#answer-text", "It is better")
+    choose(blank, "#by", "message")
+    blank.wait(DONE)
+    chat = [
+        {"role": "user", "content": "It is a film."},
+        {"role": "user", "content": "The plot is funny."},
+    ]
+    same(
+        blank,
+        model.explain(chat, answer="It is better", method="absence", groups="message", total=True),
+    )
+    blank.click("[aria-label='Remove message 1']")
+    assert blank.run("document.querySelectorAll('#prompt textarea').length") == 1
+
+
+def test_documents_and_the_list_of_the_strongest(blank, model):
+    asked = {"form": "documents", "documents": DOCUMENTS, "question": "Is it funny?"}
+    answering(blank, **asked, answer="It is", by="sentence")
+    found = model.explain(
+        "Is it funny?",
+        documents=DOCUMENTS,
+        answer="It is",
+        method="absence",
+        groups="sentence",
+        total=True,
+    )
+    same(blank, found)
+    first = found.top(1)[0]
+    assert first[0] in text(blank, "#ranked li")
+    assert blank.run("document.querySelectorAll('#ranked li').length") == 3
+    blank.click("#ranked li button")
+    assert blank.run("document.querySelector('#prompted .found').textContent") == first[0]
+
+
+def middle(page, number):
+    return page.run(
+        f"(r => [r.x + r.width / 2, r.y + r.height / 2])"
+        f"(document.querySelector('[data-token=\"{number}\"]').getClientRects()[0])"
+    )
+
+
+def test_click_a_token_drag_over_several_take_all(blank, model):
+    answering(blank, form="chat", messages=CHAT, answer="It is better")
+    blank.run("document.querySelector('.written').scrollIntoView({block: 'center'})")
+    blank.click("[data-token='2']")
+    blank.wait(f"{DONE} && !!document.querySelector('#whole')")
+    asked = {"text": CHAT, "answer": "It is better", "method": "absence"}
+    one = model.explain(**asked, part=(2, 3))
+    same(blank, one.words())
+    assert text(blank, "#answer-title") == f"What “{one.label.strip()}” rests on"
+    blank.run("document.querySelector('.written').scrollIntoView({block: 'center'})")
+    for kind, number in (
+        ("mousePressed", 1),
+        ("mouseMoved", 2),
+        ("mouseMoved", 3),
+        ("mouseReleased", 3),
+    ):
+        x, y = middle(blank, number)
+        blank.send(
+            "Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=1, clickCount=1
+        )
+    some = model.explain(**asked, part=(1, 4))
+    blank.wait(f"{DONE} && {TOKENS}.filter(t => t.ariaSelected === 'true').length === 3")
+    blank.wait(
+        f"document.querySelector('#answer-title').textContent.includes({json.dumps(some.label.strip())})"
+    )
+    same(blank, some.words())
+    blank.click("#whole")
+    blank.wait(f"{DONE} && !document.querySelector('#whole')")
+    same(blank, model.explain(**asked, total=True).words())
+
+
+def test_keyboard_only(blank, model):
+    """Tab to the answer, arrows to a token, shift and arrows over several, enter to choose."""
+    answering(blank, form="chat", messages=CHAT, answer="It is better")
+    blank.run("document.querySelector('#explain-answer').focus()")
+    for _ in range(30):
+        if blank.run("document.activeElement.getAttribute('role')") == "option":
+            break
+        blank.key("Tab")
+    assert blank.run("document.activeElement.dataset.token") == "0"
+    blank.key("ArrowRight")
+    blank.key("Enter")
+    blank.wait(f"{DONE} && !!document.querySelector('#whole')")
+    assert blank.run("document.activeElement.dataset.token") == "1"  # the focus stays
+    asked = {"text": CHAT, "answer": "It is better", "method": "absence"}
+    same(blank, model.explain(**asked, part=(1, 2)).words())
+    for kind in ("rawKeyDown", "keyUp"):
+        blank.send(
+            "Input.dispatchKeyEvent",
+            type=kind,
+            key="ArrowRight",
+            code="ArrowRight",
+            windowsVirtualKeyCode=39,
+            modifiers=8,
+        )
+    blank.key("Enter")
+    blank.wait(f"{DONE} && {TOKENS}.filter(t => t.ariaSelected === 'true').length === 2")
+    same(blank, model.explain(**asked, part=(1, 3)).words())
+
+
+def test_one_answer_rather_than_another(blank, model):
+    answering(blank, form="chat", messages=CHAT, answer="It is better")
+    blank.click("#versus")
+    fill(blank, "#answer-rival", "The plot")
+    blank.click("#explain-answer")
+    blank.wait(
+        f"{DONE} && document.querySelector('#answer .faint').textContent.includes('rather than')"
+    )
+    found = model.explain(CHAT, answer="It is better", against="The plot", method="absence").words()
+    assert [score for _, score in shown(blank)] == pytest.approx(found.scores.tolist(), abs=6e-4)
+
+
+SLOW = """window.fetched = window.fetched ?? window.fetch
+    const so = {state: 'working', done: 2, total: null, written: [
+        {id: 20, text: ' so', probability: .5}, {id: 21, text: ' far', probability: .25}]}
+    const left = new DOMException('', 'AbortError')
+    window.fetch = (address, options) => {
+        if (address.startsWith('/api/queue')) return Promise.resolve(Response.json(so))
+        if (address !== '/api/generate') return window.fetched(address, options)
+        return new Promise((done, failed) =>
+            options.signal.addEventListener('abort', () => failed(left)))
+    }; 0"""
+
+
+def test_cancel_keeps_what_was_written(blank):
+    answering(blank, form="text", text="The plot is")
+    blank.run(SLOW)
+    blank.click("#write")
+    blank.wait(f"{TOKENS}.length === 2")
+    assert blank.run(f"{TOKENS}.map(t => t.title)") == ["so: 50.0 %", "far: 25.0 %"]
+    assert text(blank, "#answer-title") == "The model writes …"
+    blank.wait("!document.querySelector('#waiting').hidden")
+    blank.click("#cancel")
+    assert text(blank, "#waiting-why") == "Cancelled: the answer so far is kept."
+    assert blank.run("document.querySelector('#answer-text').value") == " so far"
+    blank.run("window.fetch = window.fetched")
+    blank.click("#cancel")  # explain what there is
+    blank.wait(DONE)
+    assert blank.run(f"{TOKENS}.length") == 2
+
+
+def test_cancel_frees_the_server(blank):
+    answering(blank, form="text", text="The plot is")
+    fill(blank, "#new", "200")
+    blank.run("document.querySelector('#new').dispatchEvent(new Event('change'))")
+    blank.click("#write")
+    blank.wait("!document.querySelector('#waiting').hidden || " + DONE)
+    if blank.run("!document.querySelector('#waiting').hidden"):
+        blank.click("#cancel")
+    start = time.monotonic()
+    show(blank, text="A clever film")
+    assert time.monotonic() - start < 5
+
+
+def test_a_link_restores_an_answer_and_writes_nothing(blank):
+    answering(blank, form="chat", messages=CHAT, answer="It is better", by="sentence")
+    blank.click("[data-token='1']")
+    blank.wait(f"{DONE} && !!document.querySelector('#whole')")
+    seen = (blank.run("document.querySelector('#answer').innerText"), blank.run("location.href"))
+    blank.open("about:blank")
+    blank.open(seen[1])
+    blank.wait(DONE)
+    assert blank.run("document.querySelector('#answer').innerText") == seen[0]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "{",
+        "[]",
+        "7",
+        '{"form": "<b>", "messages": [1], "method": "magic", "ids": [0.5], "by": "__proto__"}',
+    ],
+)
+def test_a_hostile_link_shows_the_inputs(blank, told):
+    blank.open(f"{blank.server}/#model=tiny-chat&ask=answer&prompt={quote(told)}")
+    blank.wait("!document.querySelector('#writing').hidden")
+    assert blank.run("document.querySelector('#error').hidden") is True
+    assert blank.run("document.querySelectorAll('#prompt textarea').length") == 1
+
+
+def test_a_link_runs_no_expensive_method(blank):
+    answering(blank)
+    told = quote(
+        json.dumps({"form": "chat", "messages": CHAT, "answer": "It", "method": "occlusion"})
+    )
+    blank.open(f"{blank.server}/#model=tiny-chat&ask=answer&prompt={told}")
+    blank.wait("document.querySelector('#answer-text').value === 'It'")
+    time.sleep(0.3)
+    assert blank.run("document.querySelector('#answer').hidden") is True
+    blank.click("#explain-answer")
+    blank.wait(DONE)
+
+
+HOSTILE = "<img src=x onerror='document.body.dataset.owned = 1'></textarea><b>plot</b>"
+
+
+def test_whatever_is_typed_is_only_text(blank):
+    chat = [{"role": "user", "content": HOSTILE}]
+    answering(blank, form="chat", messages=chat, answer=HOSTILE, by="message")
+    assert HOSTILE in text(blank, "#prompted")
+    assert blank.run(f"{TOKENS}.map(t => t.textContent).join('')") == HOSTILE
+    assert blank.run("document.body.dataset.owned") is None
+    assert blank.run("document.querySelectorAll('#answer img, #answer b, #prompt b').length") == 0
+
+
+def test_right_to_left(blank):
+    chat = [{"role": "user", "content": "هذا فيلم رائع جدا ومضحك"}]
+    answering(blank, form="text", text="هذا فيلم رائع", answer=" رائع")
+    for selector in (".prompted", ".written", "#prompt-text"):
+        assert (
+            blank.run(f"getComputedStyle(document.querySelector('{selector}')).direction") == "rtl"
+        )
+    answering(blank, form="chat", messages=chat)
+    assert blank.run("getComputedStyle(document.querySelector('#prompt-0')).direction") == "rtl"
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [320, 1400])
+def test_it_fits_every_window(blank, width, dark):
+    blank.size(width, 800, dark=dark)
+    asked = {"form": "documents", "documents": DOCUMENTS, "question": "Is it funny?"}
+    answering(blank, **asked, answer="It is better " * 6, by="document")
+    assert blank.run("document.documentElement.scrollWidth") <= width
+    ink, ground = (
+        blank.run(f"getComputedStyle(document.querySelector('{selector}')).{name}")
+        for selector, name in (("#answer", "color"), ("#answer", "backgroundColor"))
+    )
+    assert ink != ground
+
+
+def test_high_contrast(blank):
+    answering(blank, form="chat", messages=CHAT, answer="It is better")
+    blank.click("[data-token='1']")
+    blank.wait(f"{DONE} && !!document.querySelector('#whole')")
+    blank.send(
+        "Emulation.setEmulatedMedia", features=[{"name": "forced-colors", "value": "active"}]
+    )
+    style = "getComputedStyle(document.querySelector('{}')).{}"
+    on = blank.run(style.format('[data-token="1"]', "backgroundColor"))
+    off = blank.run(style.format('[data-token="0"]', "backgroundColor"))
+    assert on != off
+    blank.send("Emulation.setEmulatedMedia", features=[])
+
+
+def test_what_a_screen_reader_calls_things(blank):
+    answering(blank, form="chat", messages=CHAT, answer="It is better")
+    nodes = blank.send("Accessibility.getFullAXTree")["nodes"]
+    named = {
+        (node["role"]["value"], node.get("name", {}).get("value"))
+        for node in nodes
+        if "role" in node
+    }
+    assert ("listbox", "The answer, token by token") in named
+    assert any(role == "option" and name and name.endswith(" %") for role, name in named)
+    for role, name in (
+        ("textbox", "Answer"),
+        ("textbox", "Message 1"),
+        ("combobox", "Role of message 1"),
+        ("combobox", "Colour"),
+        ("combobox", "Method"),
+        ("button", "Let the model write"),
+        ("spinbutton", "up to tokens"),
+        ("heading", "What the answer rests on"),
+        ("list", "What it rests on most"),
+    ):
+        assert (role, name) in named, (role, name)
+    blank.send("Accessibility.disable")
+
+
+def test_a_classifier_s_page_has_none_of_it(page):
+    for name in ("asks", "writing", "answer", "saids", "rathers"):
+        assert page.run(f"document.querySelector('#{name}').getClientRects().length") == 0
+
+
+def test_any_token_is_a_target_and_a_rival(blank, model):
+    show(blank, model="tiny-chat", text="The plot is", methods="absence")
+    fill(blank, "#said", "film")
+    blank.key("Tab")
+    blank.wait("!document.querySelector('#error').hidden")
+    sentence = text(blank, "#error")
+    assert sentence.startswith("Word 'film' is ")
+    assert sentence.endswith("give a single one.")
+    blank.problems.clear()
+    fill(blank, "#said", "is")
+    blank.key("Tab")
+    blank.wait(f"{READY} && document.querySelector('.alti-says strong').textContent === 'is'")
+    fill(blank, "#rather", "b")
+    blank.key("Tab")
+    says = "document.querySelector('.alti-says strong').textContent"
+    blank.wait(f"{READY} && {says}.includes('rather than')")
+    found = model.explain("The plot is", method="absence", target="is", against="b")
+    assert text(blank, ".alti-says strong") == found.label
+    assert "said=is" in blank.run("location.hash")
+
+
+def test_click_a_token_for_the_prediction_there(blank, model):
+    show(blank, model="tiny-chat", text="The plot is funny", methods="absence", unit="tokens")
+    found = model.explain("The plot is funny", method="absence", position=2)
+    blank.click(".result [data-place='2']")
+    blank.click("#explain-here")
+    blank.wait(f"{READY} && document.querySelector('#position').value === '2'")
+    assert text(blank, ".alti-says strong").strip("“”") == found.label
