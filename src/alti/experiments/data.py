@@ -57,7 +57,7 @@ def read(
     split of that name (default: "test", else the first). Rows are numbered from 0 within the split;
     a row that cannot be read is counted, whichever split it belongs to.
 
-    >>> for row in read("reviews.csv", text="review", label="stars"):
+    >>> for row in read("reviews.jsonl", text="text", label="label"):
     ...     print(row)
     """
     given = {"text": text, "label": label, "rationale": rationale, "pair": pair}
