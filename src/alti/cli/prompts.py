@@ -11,6 +11,7 @@ import typer
 
 from alti._errors import LoadError, UsageError
 from alti.cli.console import late_bar
+from alti.cli.sounds import sound
 
 Answer = Annotated[
     str | None, typer.Option(help="Explain this continuation of the text, token by token.")
@@ -56,6 +57,7 @@ class Asked:
     documents: list[Path] | None = None
     chat: Path | None = None
     choices: list[str] | None = None
+    audio: Path | None = None
 
     def __post_init__(self) -> None:
         if self.temperature is not None and self.generate is None:
@@ -82,6 +84,7 @@ class Asked:
                 "choices": self.choices or None,
                 "answer": self.answer,
                 "generate": generate,
+                **({} if self.audio is None else sound(self.audio)),
             }
 
     @contextmanager

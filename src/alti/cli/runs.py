@@ -18,6 +18,7 @@ from alti.cli.shared import (
     LabelColumn,
     MaskToken,
     ModelName,
+    Near,
     PairColumn,
     TextColumn,
     Truncate,
@@ -92,6 +93,7 @@ def bench(
     distractors: Annotated[
         int | None, typer.Option(help="Documents beside the gold one; default: all documents.")
     ] = None,
+    near: Near = None,
     rival: Annotated[
         str | None, typer.Option(help="Differences to this method; default: the best.")
     ] = None,
@@ -135,12 +137,12 @@ def bench(
     loading = partial(open_model, model, device, dtype, trust_remote_code)
     if task == "alignment":
         _require_none({**of_texts, **of_contexts, "metrics": metrics}, task)
-        return bench_alignment(loading(), methods, common, out, form, as_json)
+        return bench_alignment(loading(), methods, near, common, out, form, as_json)
     if task == "text":
-        _require_none(of_contexts, task)
+        _require_none({**of_contexts, "near": near}, task)
         plan: Plan | Study = _plan(methods, metrics, common | of_texts)
     else:
-        _require_none(of_texts, task)
+        _require_none({**of_texts, "near": near}, task)
         plan = _study(task, methods, metrics, common | of_contexts)
     loaded = loading()
     plan = plan if methods else _with_default_methods(plan, loaded)

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,13 +41,16 @@ from alti.cli.shared import (
     Pair,
     Plot,
     Position,
+    SourceLanguage,
     Target,
+    TargetLanguage,
     Tokens,
     Truncate,
     Trust,
     comma_separated,
     open_model,
 )
+from alti.cli.sounds import Audio
 
 if TYPE_CHECKING:
     from alti.experiments.evaluate import Spec
@@ -75,6 +79,7 @@ def explain(
     documents: Documents = None,
     choices: Choices = None,
     chat: ChatFile = None,
+    audio: Audio = None,
     total: Total = False,
     group: Group = None,
     no_bos: NoBos = False,
@@ -92,6 +97,8 @@ def explain(
     lens: Lens = False,
     heads: Heads = None,
     truncate: Truncate = False,
+    src_lang: SourceLanguage = None,
+    tgt_lang: TargetLanguage = None,
     batch_size: Annotated[int, typer.Option(help="Texts per forward pass.")] = 32,
     device: Device = "auto",
     dtype: Dtype = None,
@@ -103,8 +110,8 @@ def explain(
 
     Of a language model also an answer: which words, sentences or documents made it say this?
     """
-    asked = Asked(text, pair, answer, generate, temperature, seed, documents, chat, choices)
-    _require_one_text(text, file, chat)
+    asked = Asked(text, pair, answer, generate, temperature, seed, documents, chat, choices, audio)
+    _require_one_text(text, file, chat, audio)
     if layers and not as_json:
         raise UsageError(
             "--layers prints the maps as JSON: "
@@ -122,18 +129,20 @@ def explain(
         "layers": layers or output.plots_layers,
         "lens": lens or (plot is not None and kind == "lens"),
         "truncate": truncate,
-        **_method_options(method, option or []),
+        **method_options(method, option or []),
     }
+    languages = {"src_lang": src_lang, "tgt_lang": tgt_lang}
+    loading = partial(open_model, model, device, dtype, trust_remote_code, graphs, languages)
     if file is not None or text == "-":
         _require_lines(asked, plot, heads)
         lines = Lines(file)
-        loaded = open_model(model, device, dtype, trust_remote_code, graphs)
+        loaded = loading()
         with asked.writing() as written:
             answers: dict[str, Any] = {"answer": answer, "generate": written}
             results = loaded.explain_all(lines, batch_size=batch_size, **answers, **options)
             _explain_lines(results, lines, output)
         return
-    loaded = open_model(model, device, dtype, trust_remote_code, graphs)
+    loaded = loading()
     if heads is not None:
         show_heads(loaded, heads, asked, options, output)
         return
@@ -151,9 +160,12 @@ def _deliver(result: Any, kind: str, output: Output) -> None:
     output.draw(result)
 
 
-def _require_one_text(text: str | None, file: Path | None, chat: Path | None) -> None:
-    if [text, file, chat].count(None) != 2:
-        raise UsageError("give one of a TEXT (- for standard input), --file FILE or --chat FILE")
+def _require_one_text(text: str | None, *files: Path | None) -> None:
+    """Raise unless there is a text, or one of the files that stand for one."""
+    if [text, *files].count(None) != len(files):
+        raise UsageError(
+            "give one of a TEXT (- for standard input), --file FILE, --chat FILE or --audio FILE"
+        )
 
 
 def _require_lines(asked: Asked, plot: Path | None, heads: int | None) -> None:
@@ -188,7 +200,7 @@ def _explain_lines(results: "Iterator[Any]", lines: Lines, output: Output) -> No
         raise LoadError(f"{lines.name} has no text: give one per line")
 
 
-def _method_options(method: str, given: list[str]) -> dict[str, Any]:
+def method_options(method: str, given: list[str]) -> dict[str, Any]:
     from alti.methods import read_options, validate
 
     options = read_options(given)
@@ -212,6 +224,7 @@ def compare(
     seed: Seed = 0,
     documents: Documents = None,
     chat: ChatFile = None,
+    audio: Audio = None,
     group: Group = None,
     no_bos: NoBos = False,
     tokens: Tokens = False,
@@ -219,17 +232,20 @@ def compare(
     html: Html = None,
     latex: Latex = None,
     truncate: Truncate = False,
+    src_lang: SourceLanguage = None,
+    tgt_lang: TargetLanguage = None,
     device: Device = "auto",
     dtype: Dtype = None,
     trust_remote_code: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Explain one text, or one whole answer, with several methods side by side."""
-    asked = Asked(text, pair, answer, generate, temperature, seed, documents, chat)
-    _require_one_text(text, None, chat)
+    asked = Asked(text, pair, answer, generate, temperature, seed, documents, chat, audio=audio)
+    _require_one_text(text, chat, audio)
     output = Output(as_json, tokens, bars, html, latex, group=group)
     specs = _specs(methods, against)
-    loaded = open_model(model, device, dtype, trust_remote_code)
+    languages = {"src_lang": src_lang, "tgt_lang": tgt_lang}
+    loaded = open_model(model, device, dtype, trust_remote_code, languages=languages)
     options: dict[str, Any] = {
         "target": target,
         "against": against,

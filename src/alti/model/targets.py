@@ -110,6 +110,8 @@ def _generated(
     forced = options.get("forced_bos_token_id", _language(encoder, config))
     if forced is not None:
         options["forced_bos_token_id"] = forced
+    if options.get("max_new_tokens"):
+        options.setdefault("max_length", None)  # a config may have one, which would not be asked
     _require_room(encoder, 1 + (options.get("max_new_tokens") or 0))
     if source.features is not None:
         given = {"input_features": source.features[None].to(inner.device)}
