@@ -8,6 +8,7 @@ from alti.web.fields import Field
 from alti.web.prompts import (
     ANSWER,
     GENERATE,
+    WHATIF,
     check_integers,
     check_messages,
     check_prompt,
@@ -89,6 +90,7 @@ KINDS = {  # of requests: what they are for, and their fields
     "export": ("A file to download.", EXPORT),
     "generate": ("What a model writes; GET /api/queue has its tokens meanwhile.", GENERATE),
     "answer": ("What an answer, or a part of it, rests on.", ANSWER),
+    "whatif": ("The probability without a word or with another, beside what is predicted.", WHATIF),
 }
 
 

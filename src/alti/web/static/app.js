@@ -9,6 +9,7 @@ import { unpacked } from "/mixing.js";
 import { ask, UNREACHABLE } from "/server.js";
 import { address, allow, fit, held, link, questionOf } from "/state.js";
 import { newTicket, showCancelled, showNothing, watch } from "/waiting.js";
+import { cancelWhatIf, wireWhatIf } from "/whatif.js";
 import { catalogue, recall, remember, rememberSoon, state, texts } from "/state.js";
 
 const PAUSE = 300; // milliseconds between the last keystroke and the request
@@ -87,6 +88,7 @@ async function refresh() {
 
 // Cancel the request that is running, which also frees the server; or ask again.
 function cancel() {
+  if (cancelWhatIf()) return;
   if (isAnswering()) {
     cancelAnswer();
     return;
@@ -149,6 +151,7 @@ function wire() {
   });
   on("cancel", "click", cancel);
   wireAnswer({ showError, redraw });
+  wireWhatIf();
   on("theme", "click", switchTheme);
   on("link", "click", copyLink);
   wireMenus();
