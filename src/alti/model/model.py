@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from inspect import signature
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 from torch import Tensor, nn
@@ -52,6 +52,9 @@ from alti.model.tokenize import Bos
 from alti.read.exactness import untouched
 from alti.read.long import is_long_text
 from alti.read.modules import family_of, network, require_readable, stacks_of
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 
 class Model(OtherHeads):
@@ -113,6 +116,8 @@ class Model(OtherHeads):
         **options: Any,
     ) -> Attribution: ...
     @overload
+    def explain(self, text: "Image", *, method: str = "alti", **asked: Any) -> ImageAttribution: ...
+    @overload
     def explain(
         self, text: Any = None, text_pair: Any = None, *, total: Literal[True], **asked: Any
     ) -> Attribution: ...
@@ -124,7 +129,7 @@ class Model(OtherHeads):
     def explain(self, text: Any = None, text_pair: Any = None, **asked: Any) -> Attributions: ...
     def explain(
         self,
-        text: str | Chat | None = None,
+        text: "str | Chat | Image | None" = None,
         text_pair: str | None = None,
         *,
         ids: Any = None,
@@ -178,7 +183,7 @@ class Model(OtherHeads):
         if self.head.kind == "image":
             return self.see(text, target, against, groups, layers, method=method, options=options)
         question = Question(
-            text=text,
+            text=text,  # type: ignore[arg-type]  # images went another way
             text_pair=text_pair,
             ids=ids,
             audio=audio,
@@ -291,6 +296,8 @@ class Model(OtherHeads):
         batch_size: int = 32,
     ) -> list[Prediction]:
         """What the model says about each text (pair, chat), as `explain` would explain it.
+
+        A regression has a `value` in the place of a probability.
 
         >>> [one.label for one in model.predict(["A clever film.", "A dull film."])]
         """
@@ -414,9 +421,4 @@ def _logits(output: Any, target: Target) -> Tensor | None:
 
 def _predicted(found: Attribution) -> Prediction:
     """The prediction of a result, whoever explains it."""
-    if "value" in found.extra:
-        raise UsageError(
-            "the model predicts values, which a prediction has no place for: they are "
-            "extra['value'] of what explain returns"
-        )
     return replace(found.prediction, of=None)

@@ -137,6 +137,7 @@ PREDICTION: dict[str, Any] = {
     "position": None,
     "against": None,
     "of": None,
+    "value": None,
 }
 TOP_RULES: Rules = {
     "scores": (is_scores, NUMBERS),
@@ -169,6 +170,7 @@ PREDICTION_RULES: Rules = {
     "position": (optional(is_whole), "a whole number from 0 on or null"),
     "against": (optional(is_whole), "a whole number from 0 on or null"),
     "of": (optional(is_text), "a text or null"),
+    "value": (optional(is_number), "a finite number or null"),
 }
 OLD: dict[str, Any] = {  # the fields of format 1; those without a default have none here
     "text": ...,
