@@ -133,6 +133,7 @@ def test_hooks_and_heavy_libraries_have_one_place():
         "views.plots.attributions",
         "views.plots.benchmarks",
         "views.plots.graph",
+        "views.plots.heads",
         "views.plots.look",
         "views.plots.pictures",
         "views.plots.sounds",

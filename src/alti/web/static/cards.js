@@ -4,7 +4,7 @@ import { changes, commonScale } from "/changes.js";
 import { graph, STEPS, suitable } from "/graph.js";
 import { rowsOf, strip } from "/mixing.js";
 import { added, element, legend, paragraphs } from "/paint.js";
-import { method, model, remember, rememberSoon, state } from "/state.js";
+import { method, model, remember, rememberSoon, sideName, state } from "/state.js";
 
 const SHARES = "shares of 1";
 const BARS = 5; // the most probable classes to show
@@ -28,12 +28,12 @@ const active = () => views[state.panel] ?? views.find(Boolean);
 export function show() {
   remember();
   const shown = views.filter(Boolean);
-  const changed = shown.length > 1 ? changes(...shown, state.unit) : null;
+  const changed = shown.length > 1 && state.versus === null ? changes(...shown, state.unit) : null;
   at("results").replaceChildren(...shown.map((view) => result(view, views.indexOf(view), changed)));
   at("results").classList.toggle("two", shown.length > 1);
   const predictions = shown.map((view) => [view.label, chance(view)].filter(Boolean).join(" "));
   at("status").textContent = predictions.join("; ");
-  at("mixing").hidden = at("graph").hidden = !shown.length;
+  at("mixing").hidden = at("graph").hidden = at("deeper").hidden = !shown.length;
   if (shown.length) showMixing(active());
 }
 
@@ -78,7 +78,9 @@ function prediction(view) {
     says.append(element("span", { text: chance(view) }));
     says.append(...notesOn(view));
   }
-  says.append(element("span", { class: "alti-by", text: view.model }));
+  const by = element("span", { class: "alti-by", text: view.model });
+  if (state.versus === null) says.append(by);
+  else says.prepend(by); // what differs comes first
   head.append(says);
   if (view.classes.length > 1) head.append(bars(view));
   return head;
@@ -95,7 +97,8 @@ function notesOn(view) {
   }
   const best = view.classes[0];
   if (best && best.index !== view.target) {
-    const why = state.target === null ? "the class of the first text" : "as requested";
+    const first = state.versus === null ? "the first text" : sideName(0);
+    const why = state.target === null ? `the class of ${first}` : "as requested";
     texts.push(`${why}; the prediction is ${quoted(best.label)}`);
   }
   return texts.map((text) => element("span", { text }));
@@ -168,7 +171,7 @@ function pick(panel, place) {
   document.querySelector(redrawn)?.focus({ preventScroll: true });
 }
 
-const pickHere = (place) => pick(views.indexOf(active()), place);
+export const pickHere = (place) => pick(views.indexOf(active()), place);
 
 function showMixing(view) {
   const word = picked(view);
@@ -195,7 +198,7 @@ function showMixingTitle(view, word) {
   const { places, name } = word;
   const isRead = places.includes(view.position);
   const title = element("em", { dir: "auto", text: name, title: meaningOf(view, places[0], name) });
-  const which = views.every(Boolean) ? ` in the ${["first", "second"][views.indexOf(view)]} text` : "";
+  const which = views.every(Boolean) ? ` in ${sideName(views.indexOf(view))}` : "";
   at("mixing-title").replaceChildren("What ", title, ` is made of${which}`);
   const seen = `As ${view.mixing.method} sees it in ${view.model}`;
   const note = isRead ? `; ${predictionOf(view)} is read from it` : "";
@@ -244,6 +247,8 @@ function showLayer(view, rows) {
   const text = element("div", { class: `alti-${state.unit}` }, ...texts, legend(scale, { unit: `${SHARES}, after layer ${layer + 1}` }));
   at("mixed").replaceChildren(text);
   showGraph();
+  const { places } = picked(view);
+  document.dispatchEvent(new CustomEvent("layer-shown", { detail: { view, layer, places } }));
 }
 
 const boxes = () => [at("flow"), at("flow-other")];
@@ -278,7 +283,7 @@ function drawGraph(view, box, threshold) {
   const [drawn, every] = [count, all].map((number) => number.toLocaleString("en"));
   const least = Number((100 * threshold).toPrecision(3));
   const numbers = `${drawn} of ${every} contributions are drawn, those above ${least} %`;
-  const text = views.every(Boolean) ? ` in the ${["first", "second"][panel]} text` : "";
+  const text = views.every(Boolean) ? ` in ${sideName(panel)}` : "";
   const isRead = places.includes(view.position);
   const whose = isRead ? `, from which ${predictionOf(view)} is read,` : "";
   const note = `${whose} at layer ${last + 1}${text}; ${numbers}.`;
