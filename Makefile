@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check format clean
+.PHONY: demo test check docs format clean
 
 demo: $(VENV)/installed  ## explain a sentence
 	$(BIN)/python examples/demo.py
@@ -16,6 +16,10 @@ check: $(VENV)/installed  ## format, lint, types, tests
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
+docs: $(VENV)/docs  ## build the documentation site into site/; a broken link fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+	$(BIN)/python -m pytest -n 2 tests/test_site.py tests/test_notebooks.py
+
 format: $(VENV)/installed  ## put the code into shape
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -25,5 +29,9 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
+$(VENV)/docs: $(VENV)/installed
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	touch $@
+
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) site

@@ -7,7 +7,6 @@ import json
 import shutil
 import subprocess
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -188,9 +187,9 @@ def saliency() -> None:
     for data in DATA:
         texts = _read(RESULTS / "maps" / f"{MAPPED}-{data}.json")["saliency"]
         maps = [
-            replace(alti.Attribution.from_dict(plain), method=name, options={})
+            alti.Attribution.from_dict(plain)
             for text in texts[: FITTING[data]]
-            for name, plain in text.items()
+            for plain in text.values()
         ]
         file = FIGURES / f"saliency-{data}.svg"
         file.write_text(_first_page(latex.document(maps)), encoding="utf-8")

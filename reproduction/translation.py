@@ -18,7 +18,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -47,18 +47,23 @@ SHARED = 500
 POSITIONS = 15
 
 
-def deletion(model: alti.Model, pairs: list[tuple[str, str]]) -> dict[str, dict[str, float]]:
+def deletion(
+    model: alti.Model,
+    pairs: list[tuple[str, str]],
+    methods: Sequence[str] | None = None,
+    count: int = DELETED,
+) -> dict[str, dict[str, float]]:
     """The fall of log p of the reference without the source tokens that a method ranks highest.
 
     In nats for each token of the reference; the mean over sentences.
     """
     falls: dict[str, dict[str, list[float]]] = {}
-    for source, target in pairs[:DELETED]:
+    for source, target in pairs[:count]:
         task = model.read(Question(text=source, answer=target), Request())
         inputs, asked = model.batch([task], Request())
         own = (~inputs.special[0, : inputs.split]).nonzero()[:, 0]
         kept = torch.zeros(1, inputs.special.shape[1], dtype=torch.bool)
-        for spec in METHODS:
+        for spec in methods or METHODS:
             name, options = parsed(spec)
             result = model.explain(source, answer=target, method=name, total=True, **options)
             order = own[result.scores[own].argsort(descending=True, stable=True)]

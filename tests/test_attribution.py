@@ -403,6 +403,15 @@ def test_files_that_were_cut_or_grew_are_noticed(tmp_path):
 STORED = Path(__file__).with_name("stored")
 
 
+@pytest.mark.parametrize(
+    ("method", "options", "of"),
+    [("absence", {}, "relative"), ("absence", {"messages": 0}, None), ("linear", {}, None)],
+)
+def test_scores_of_absence_were_always_relative(method, options, of):
+    plain = {**tiny.of_format_1(attribution()), "method": method, "options": options}
+    assert alti.Attribution.from_dict(plain).prediction.of == of
+
+
 def test_files_and_dicts_of_format_1_are_read():
     """Written by the version before results could hold several predictions."""
     plain = json.loads((STORED / "format1.json").read_text())

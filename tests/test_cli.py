@@ -144,7 +144,7 @@ def test_a_bad_line_is_named_and_nothing_is_lost(run, folder):
         (
             ("explain", "-m", "FOLDER"),
             2,
-            "give one of a TEXT (- for standard input), --file FILE or --chat FILE",
+            "give one of a TEXT (- for standard input), --file FILE, --chat FILE or --audio FILE",
         ),
         (("explain", "hi", "--file", "x", "-m", "FOLDER"), 2, "give one of a TEXT"),
         (("explain", "--file", "/no/file", "-m", "FOLDER"), 2, "--file /no/file does not exist"),

@@ -1,5 +1,7 @@
 """Encoder–decoders: ALTI+ and the other methods over [source | prefix]."""
 
+import logging
+
 import pytest
 import torch
 
@@ -111,6 +113,15 @@ def test_what_the_model_writes_itself(marian):
     written = list(result.source.ids[result.source.decoder :])
     assert written == ids[: len(written)]
     assert {*ids[len(written) :]} <= {network.config.eos_token_id}
+
+
+def test_the_length_of_a_config_is_not_spoken_of(marian, monkeypatch, caplog):
+    """transformers would say that two lengths were set, though the user gave one."""
+    monkeypatch.setattr(marian.model.generation_config, "max_length", 20)
+    transformers_log = logging.getLogger("transformers")
+    monkeypatch.setattr(transformers_log, "propagate", True)
+    assert len(marian.explain(TEXT, generate=3)) == 3
+    assert not caplog.records
 
 
 def test_a_prediction_does_not_rest_on_what_is_written_later(marian):

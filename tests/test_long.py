@@ -14,8 +14,10 @@ import alti.read.long as long
 from alti import AltiError, DecompositionError, Inputs, Target
 from alti.methods import METHODS, call
 from alti.model.model import Model
+from alti.read.backwards import walking_back
 from alti.read.by_layer import Tape
 from alti.read.long import can_be_long
+from alti.read.verdicts import Verdict
 from alti.read.walk import walk
 
 import tiny
@@ -292,6 +294,47 @@ def test_a_mask_that_is_wrong_is_found(dtype, found, by_rows, monkeypatch):
     monkeypatch.setattr(attention_call.AttentionCall, "causal", property(lambda self: False))
     with pytest.raises(DecompositionError, match=found):
         scores_of("alti", model, inputs, target)
+
+
+@pytest.mark.parametrize(("family", "limit"), [("gpt2", 1e-9), ("qwen2", 1e-6)])
+def test_only_a_float32_softmax_may_round_anew(family, limit, by_rows, monkeypatch):
+    """In float64 a block is held to 1e-9, but where its probabilities are float32 numbers."""
+    model = tiny.build(family)
+    monkeypatch.setattr(Verdict, "require", lambda self, error: limits.append(self.limit))
+    limits = []
+    walk(model, tiny.inputs(model), lambda block: None, by_rows=True)
+    assert set(limits) == {limit}
+
+
+def test_blocks_are_made_again_from_the_last_to_the_first(by_rows):
+    """What is kept is what the layers read; a layer stops where its block is complete."""
+    model = tiny.build("gpt2")
+    tensors = tiny.inputs(model)
+    whole = alti.trace(model, tensors)
+    calls = []
+    for layer in model.h:
+        layer.mlp.register_forward_hook(lambda *_: calls.append(1))
+    with walking_back(model, tensors) as (output, blocks):
+        assert_close(output[0], model(**tensors)[0])
+        calls.clear()
+        for block, again in zip(reversed(whole), blocks, strict=True):
+            assert_close(again.output, block.output)
+            assert_close(again.residual, block.residual)
+            places = torch.tensor([[8], [5]])
+            assert_close(again.rows(places).attn, block.rows(places).attn)
+    assert not calls
+
+
+def test_a_visitor_may_stop_or_fail(by_rows):
+    model = tiny.build("llama")
+    tensors = tiny.inputs(model)
+    before = model(**tensors)[0]
+    with walking_back(model, tensors) as (_, blocks):
+        next(blocks)
+    with pytest.raises(ZeroDivisionError), walking_back(model, tensors) as (_, blocks):
+        next(blocks).attn.shape[1] / 0
+    assert torch.equal(model(**tensors)[0], before)
+    assert not any(module._forward_pre_hooks for module in model.modules())
 
 
 def test_a_gradient_that_is_wrong_is_found(by_rows, monkeypatch):

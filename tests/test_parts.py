@@ -26,6 +26,15 @@ def test_a_part_is_the_sum_of_its_rows(method):
     assert torch.allclose(one.scores, rows.scores[2], atol=1e-9)
 
 
+def test_one_token_is_what_comes_next_behind_those_before_it():
+    model = causal()
+    asked = {"ids": PROMPT, "answer_ids": ANSWER, "method": "linear"}
+    one = model.explain(**asked, part=(2, 3))
+    alone = model.explain(ids=PROMPT + ANSWER[:2], target=ANSWER[2], method="linear")
+    assert torch.allclose(one.scores[: len(alone)], alone.scores, atol=1e-9)
+    assert one.probability == pytest.approx(alone.probability)
+
+
 def test_a_part_has_its_own_words():
     model = speaking()
     answer = "The plot is funny."

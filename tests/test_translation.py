@@ -28,6 +28,7 @@ import tiny
 sys.path.insert(0, str(Path(__file__).parents[1]))  # reproduction/ is no part of the package
 from reproduction import gold_alignment
 from reproduction import translation as experiments
+from reproduction import translation_constants as constants
 
 ROOT = Path(__file__).parents[1]
 
@@ -250,6 +251,10 @@ def test_the_benchmark_of_alignments(trained, gold, tmp_path, run_cli):
     assert sorted(out.read_text().splitlines()) == sorted(lines)
     assert run_cli(*arguments, "--first", 1)[0] == 2  # another run
     assert run_cli(*arguments, "--group", "word")[0] == 2
+    other = (*arguments[:-1], tmp_path / "near.jsonl")
+    code, narrow, error = run_cli(*other, "--near", 1)
+    assert code == 0, error
+    assert narrow != text  # fewer links
 
 
 def test_the_benchmark_refuses_what_it_cannot_do(trained, gold, tmp_path):
@@ -342,6 +347,30 @@ def test_the_page_holds_the_results():
     for made in experiments.tables(results):
         assert made in page
     assert f"**{results['bleu']['bleu']:.1f}** on the test set" in page
+
+
+def test_the_page_holds_the_constants():
+    page = (ROOT / "docs" / "translation.md").read_text()
+    folder = ROOT / "reproduction" / "results"
+    results = json.loads((folder / "translation_constants.json").read_text())
+    assert constants.table(results["test"]) in page
+    assert constants.chosen(results["validation"]) == results["chosen"]
+    of_all = json.loads((folder / "translation.json").read_text())["deletion"]
+    same = [spec for spec in results["test"] if spec in of_all]
+    assert len(same) == 4  # alti and three defaults, by two scripts
+    assert all(results["test"][spec] == of_all[spec] for spec in same)
+
+
+def test_constants_are_chosen_by_the_mean():
+    """Each method by itself, whatever the others do."""
+    specs = [
+        x
+        for name in constants.DEFAULTS
+        for x in (constants.DEFAULTS[name], *constants.OTHERS[name])
+    ]
+    found = {spec: {"0.1": 0.0, "0.5": float(number)} for number, spec in enumerate(specs)}
+    last = {name: others[-1] for name, others in constants.OTHERS.items()}
+    assert constants.chosen(found) == last
 
 
 def test_the_made_up_language_follows_its_rules():

@@ -19,6 +19,7 @@ from alti._errors import (
 from alti.families import FAMILIES, Family, Site, Stack
 
 if TYPE_CHECKING:
+    from alti.experiments.what_if import Change, WhatIf, instead, what_if
     from alti.methods import METHODS, Inputs, Scores, Target, method
     from alti.metrics import METRICS, metric
     from alti.mix.contributions import contributions, norms, parts, rollout
@@ -62,6 +63,10 @@ _LAZY = {  # these import torch and transformers, which takes seconds: only when
     "rollout": "mix.contributions",
     "Model": "model.model",
     "explain": "model.given",
+    "Change": "experiments.what_if",
+    "WhatIf": "experiments.what_if",
+    "instead": "experiments.what_if",
+    "what_if": "experiments.what_if",
 }
 
 __all__ = [
@@ -74,6 +79,7 @@ __all__ = [
     "Attribution",
     "Attributions",
     "Block",
+    "Change",
     "DecompositionError",
     "Family",
     "Group",
@@ -88,9 +94,11 @@ __all__ = [
     "Target",
     "UnsupportedModelError",
     "UsageError",
+    "WhatIf",
     "check",
     "contributions",
     "explain",
+    "instead",
     "linear_view",
     "load",
     "method",
@@ -100,12 +108,14 @@ __all__ = [
     "rollout",
     "trace",
     "walk",
+    "what_if",
 ]
 
 
 _MODULES = {  # alti.metrics.jaccard and alti.html.page need no import of their own
     "bench": "experiments.bench",
     "cards": "views.cards",
+    "engines": "engines",
     "html": "views.html",
     "latex": "views.latex",
     "metrics": "metrics",

@@ -11,6 +11,7 @@ import typer
 
 from alti._errors import LoadError, UsageError
 from alti.cli.console import late_bar
+from alti.cli.sounds import sound
 
 Answer = Annotated[
     str | None, typer.Option(help="Explain this continuation of the text, token by token.")
@@ -56,6 +57,7 @@ class Asked:
     documents: list[Path] | None = None
     chat: Path | None = None
     choices: list[str] | None = None
+    audio: Path | None = None
 
     def __post_init__(self) -> None:
         if self.temperature is not None and self.generate is None:
@@ -82,19 +84,28 @@ class Asked:
                 "choices": self.choices or None,
                 "answer": self.answer,
                 "generate": generate,
+                **({} if self.audio is None else sound(self.audio)),
             }
 
     @contextmanager
     def writing(self) -> Iterator[dict[str, Any] | None]:
         """How an answer is generated."""
-        if self.generate is None:
+        options = self.generation
+        if options is None or self.generate is None:
             yield None
             return
+        with late_bar("tokens") as update:
+            yield {**options, "streamer": _Written(update, self.generate)}
+
+    @property
+    def generation(self) -> dict[str, Any] | None:
+        """The options of how an answer is generated."""
+        if self.generate is None:
+            return None
         options: dict[str, Any] = {"max_new_tokens": self.generate, "seed": self.seed}
         if self.temperature is not None:
             options |= {"do_sample": True, "temperature": self.temperature}
-        with late_bar("tokens") as update:
-            yield {**options, "streamer": _Written(update, self.generate)}
+        return options
 
 
 class _Written:

@@ -51,6 +51,16 @@ TextColumn = Annotated[str | None, typer.Option(help="Default: text, sentence, �
 LabelColumn = Annotated[str | None, typer.Option(help="Default: label.")]
 PairColumn = Annotated[str | None, typer.Option(help="The second text, for models that read two.")]
 MaskToken = Annotated[str | None, typer.Option(help="How the data spells the mask token.")]
+SourceLanguage = Annotated[
+    str | None, typer.Option("--src-lang", help="That is read, for tokenizers of many languages.")
+]
+TargetLanguage = Annotated[
+    str | None, typer.Option("--tgt-lang", help="That is written, for tokenizers of many.")
+]
+Near = Annotated[
+    float | None,
+    typer.Option(help="Link source words with so much of the best one's score; default: 0.5."),
+]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")]
 Dtype = Annotated[str | None, typer.Option(help="float32, bfloat16, …; default: float32 on a CPU.")]
 Trust = Annotated[bool, typer.Option("--trust-remote-code", help="Run the model's own code.")]
@@ -70,7 +80,12 @@ def comma_separated(value: str) -> list[str]:
 
 
 def open_model(
-    model: str | None, device: str, dtype: str | None, trust: bool, graphs: bool = False
+    model: str | None,
+    device: str,
+    dtype: str | None,
+    trust: bool,
+    graphs: bool = False,
+    languages: dict[str, str | None] | None = None,
 ) -> "Model":
     """Load the model, without progress bars or warnings about retries."""
     from transformers.utils.logging import disable_progress_bar
@@ -80,8 +95,10 @@ def open_model(
     disable_progress_bar()
     # each retry is a warning; a failure is reported once, at the end
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+    options: dict[str, Any] = {key: value for key, value in (languages or {}).items() if value}
+    options |= {"device": device, "dtype": dtype, "graphs": graphs, "trust_remote_code": trust}
     with no_input():
-        return load(model, device=device, dtype=dtype, graphs=graphs, trust_remote_code=trust)
+        return load(model, **options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 def bench_alignment(
     model: "Model",
     methods: str | None,
+    near: float | None,
     common: dict[str, Any],
     out: Path,
     form: str,
@@ -24,10 +25,11 @@ def bench_alignment(
 ) -> None:
     """Compare methods by the word alignments that they give."""
     from alti.experiments.aligned import METHODS, Aligning, run, table
+    from alti.model.alignment import NEAR
     from alti.views.tables import long_csv
 
     chosen = tuple(comma_separated(methods)) if methods else METHODS
-    plan = Aligning(methods=chosen, **common)
+    plan = Aligning(methods=chosen, near=NEAR if near is None else near, **common)
     with resumable(out), no_input(), bar("texts") as update:
         rows = run(plan, model, out, update)
     made = table(plan, rows)

@@ -12,6 +12,7 @@ from alti.methods.stacks import places_of
 from alti.methods.types import Inputs, Scores, Target
 from alti.mix.joint import joint
 from alti.read.attention_call import spans
+from alti.read.backwards import walking_back
 from alti.read.block import Block
 from alti.read.long import is_long
 from alti.read.walk import Through, walk
@@ -93,18 +94,18 @@ def _by_rows(
     through: Through,
 ) -> Scores:
     """The same for long texts: from the last layer to the first, no map is held as a whole."""
-    blocks: list[Block] = []
-    output = walk(model, inputs.asking(target), blocks.append, through=through, by_rows=True)
     maps = []
     rows: Tensor | None = None
-    while blocks:
-        block = blocks.pop()
-        if layers:
-            maps.append(drawing.whole(block).to(inputs.mask.device))
-        if rows is None:
-            rows = _last(block, inputs, target, drawing)
-        elif not drawing.last_only:
-            rows = drawing.through(rows, block)
+    with walking_back(model, inputs.asking(target), through=through) as (output, blocks):
+        for block in blocks:
+            if layers:
+                maps.append(drawing.whole(block).to(inputs.mask.device))
+            if rows is None:
+                rows = _last(block, inputs, target, drawing)
+            elif not drawing.last_only:
+                rows = drawing.through(rows, block)
+            elif not layers:
+                break
     assert rows is not None
     return Scores(rows, torch.stack(maps[::-1]) if layers else None, output)
 

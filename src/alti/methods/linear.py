@@ -1,6 +1,7 @@
 """Signed, class-specific attributions from the linear view of a model."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -14,13 +15,12 @@ from alti.methods.stacks import places_of
 from alti.methods.types import Inputs, Scores, Target
 from alti.mix.contributions import contributions
 from alti.mix.joint import Place
-from alti.read.block import Block
+from alti.read.backwards import walking_back
 from alti.read.linear_view import View, gap, require_complete
 from alti.read.long import is_long
 from alti.read.long_view import LongView, viewing
 from alti.read.messages import Messages
 from alti.read.modules import network
-from alti.read.walk import walk
 
 Of = Literal["logit", "log_prob"]  # the number that is explained
 Sending = Literal["replaced", "first_order", "effects"]  # what a message is compared with
@@ -173,7 +173,6 @@ def alti_logit(
 ) -> Scores:
     """ALTI-logit: signed effects of attention's messages, traced back to the input with ALTI."""
     prove_complete(model, inputs.tensors, inputs.mask, target.read_at)
-    back = _back_through(model, inputs, target, lambda block: contributions(block, kernel=kernel))
     with viewing(model, inputs.asking(target)) as view:
         values = _contrast(model, view, target, of)
         places = places_of(model, inputs)
@@ -187,23 +186,27 @@ def alti_logit(
 
         for _ in view.effects(values, receive):
             pass
-    # Σ_l Σ_ij S^l_ij R^{l−1}_jk, from the last layer down
-    scores = torch.zeros_like(sent[0])
-    for layer in sorted(sent, reverse=True):
-        scores = back(scores, layer) + sent[layer]
+    own = [sent[layer] for layer in sorted(sent)]
+    scores = _traced(model, inputs, target, own, partial(contributions, kernel=kernel))
     return Scores(scores.where(inputs.mask[:, None], 0), output=view.output)
 
 
-def _back_through(
-    model: nn.Module, inputs: Inputs, target: Target, draw: Draw
-) -> Callable[[Tensor, int], Tensor]:
-    """Rows [B, K, T] times the map of a layer; those that come in first are 0."""
+def _traced(
+    model: nn.Module, inputs: Inputs, target: Target, sent: list[Tensor], draw: Draw
+) -> Tensor:
+    """Σ_l Σ_ij S^l_ij R^{l−1}_jk, from the last layer down: [B, K, T]."""
+    scores = sent[-1]
     if not is_long(model, inputs.tensors):
         maps, *_ = maps_of(model, inputs, draw, hold_last=True)
-        return lambda rows, layer: rows @ maps[layer].to(rows) if layer < len(maps) else rows
-    blocks: list[Block] = []
-    walk(model, inputs.asking(target), blocks.append, by_rows=True)
-    return lambda rows, layer: Drawing(draw).through(rows, blocks[layer])
+        for below, contribution in zip(reversed(sent[:-1]), reversed(maps), strict=True):
+            scores = scores @ contribution.to(scores) + below
+        return scores
+    drawing = Drawing(draw)
+    with walking_back(model, inputs.asking(target)) as (_, blocks):
+        next(blocks)  # what the last layer sends has arrived
+        for below, block in zip(reversed(sent[:-1]), blocks, strict=True):
+            scores = drawing.through(scores, block) + below
+    return scores
 
 
 def _contrast(model: nn.Module, view: View | LongView, target: Target, of: Of) -> Tensor:

@@ -143,7 +143,9 @@ def metric(
     value is a list of numbers, one for each number of removed tokens.
 
     >>> @metric(better="lower")
-    ... def sufficiency(ids, keep, scores): ...
+    ... def what_is_left(ids, keep, scores):
+    ...     (left,) = yield [[i for i, kept in zip(ids, keep, strict=True) if kept]]
+    ...     return left
     """
     if better not in ("higher", "lower"):
         raise UsageError(f"better = {better!r} does not exist: choose 'higher' or 'lower'")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -36,6 +36,15 @@ class Alignment:
     def __str__(self) -> str:
         """As tools for alignments write it: 0-0 1-2 …"""
         return " ".join(f"{i}-{j}" for i, j in self.links)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as JSON holds it."""
+        return {
+            "source": list(self.source),
+            "target": list(self.target),
+            "links": [list(link) for link in self.links],
+            "scores": self.scores.tolist(),
+        }
 
     def render(self) -> str:
         """Source and target side by side, and the matrix target × source, for a terminal."""

@@ -107,8 +107,7 @@ class Attributions(Result):
         A target word is linked to the source word with the highest score, and to others with at
         least `near` times that. `spaced`: words are what stands between spaces.
 
-        >>> print(model.explain("Ein Hund läuft.", answer="A dog runs.").alignment())
-        0-0 1-1 2-2 3-3
+        >>> print(model.explain("Ein Hund läuft.", answer="A dog runs.").alignment())  # 0-0 1-1 …
         """
         return align(self.source, self.scores, near=near, spaced=spaced)
 

@@ -89,8 +89,11 @@ def check_texts(texts: Any) -> None:
         raise UsageError(f"texts is {kind}: {listed}")
 
 
-def question_of(text: Any, **rest: Any) -> Question:
-    """A text, a pair of texts or a chat, as `explain_all` takes them."""
+def question_of(text: Any, *, hears: bool = False, **rest: Any) -> Question:
+    """A text, a pair of texts, a chat or a sound, as `explain_all` takes them."""
+    if hears and not isinstance(text, str):
+        kind = "features" if rest.get("rate") is None else "audio"
+        return Question(**{kind: text}, **rest)
     if isinstance(text, str) or is_chat(text):
         return Question(text=text, **rest)
     if isinstance(text, tuple | list) and len(text) == 2:

@@ -36,6 +36,15 @@ def decoded(
     return text, spans
 
 
+def name_of(tokenizer: PreTrainedTokenizerBase, token: int) -> str | None:
+    """A token as its tokenizer writes it; a model may have more rows than that has names."""
+    try:
+        name: str | None = tokenizer.convert_ids_to_tokens(token)
+    except IndexError:  # sentencepiece's
+        return None
+    return name
+
+
 def _new_text(tokenizer: PreTrainedTokenizerBase, tokens: list[int], known: int) -> str:
     """What tokens add to the text of the first `known` of them."""
     decode = partial(tokenizer.decode, clean_up_tokenization_spaces=False)

@@ -62,7 +62,7 @@ def explain(
     everything behind that is as in `Model.explain`.
 
     >>> alti.explain(model, tokenizer, "A clever film.", method="consensus")
-    >>> alti.explain(transformers.pipeline("text-classification"), "A clever film.")
+    >>> alti.explain(classifier, "A clever film.")  # a transformers pipeline
     """
     if isinstance(tokenizer, str | list | tuple):  # a text: the tokenizer was left out
         if isinstance(model, nn.Module) or None not in (text, text_pair):

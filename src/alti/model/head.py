@@ -12,6 +12,7 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from alti._errors import UnsupportedModelError, UsageError
 from alti.families import POOLS
 from alti.methods.logits import kind_of, probabilities
+from alti.model.decoding import name_of
 from alti.read.modules import family_of, network, stacks_of
 
 LIKELIER = 2.3  # by so much more of a logit, ten times as likely, is worth a word
@@ -209,12 +210,10 @@ class Head:
 
 def token_label(tokenizer: PreTrainedTokenizerBase | None, index: int) -> str:
     """A token as text; a part of a character as the tokenizer writes it."""
-    if tokenizer is None:
+    if tokenizer is None or (name := name_of(tokenizer, index)) is None:
         return str(index)
     label: str = tokenizer.decode([index])
-    if not label or "\ufffd" in label:
-        label = tokenizer.convert_ids_to_tokens(index)
-    return str(index) if label is None else label
+    return name if not label or "\ufffd" in label else label
 
 
 def _pool(inner: PreTrainedModel) -> str:

@@ -18,6 +18,7 @@ from alti._errors import LoadError, UsageError
 from alti.model.adapters import with_adapter
 from alti.model.checkpoints import HUB, Checkpoint, found
 from alti.model.given import own
+from alti.model.languages import LANGUAGES, speak
 from alti.model.model import Model
 from alti.model.pretrained import (
     architecture_of,
@@ -56,7 +57,8 @@ def load(
 
     The name may be a folder of an adapter (peft), a GGUF file or an old sentence-transformer.
     `more` are transformers' own arguments, such as `device_map`, `attn_implementation`,
-    `quantization_config` or `revision`; with a `device_map`, `device` is not used.
+    `quantization_config` or `revision`; with a `device_map`, `device` is not used. `src_lang` and
+    `tgt_lang` are the languages of a tokenizer that has several.
 
     Python code that comes with a model runs only with `trust_remote_code`; a model that cannot be
     read without its code is refused.
@@ -71,6 +73,7 @@ def load(
             f"a tokenizer goes with a model of your own, and {str(name)!r} is loaded with its own: "
             "leave it out, or give the model itself"
         )
+    languages = {key: more.pop(key) for key in LANGUAGES if key in more}
     hub = {key: more.pop(key) for key in HUB if key in more}
     place = found(DEFAULT if name is None or _is_default(name) else name, hub)
     where = None if more.get("device_map") is not None else _device(device)
@@ -79,13 +82,15 @@ def load(
         kind = torch.float32 if where is not None and where.type == "cpu" else "auto"
     more |= {"dtype": kind, "trust_remote_code": trust_remote_code}
     try:
-        return _loaded(place, where, graphs, more)
+        loaded = _loaded(place, where, graphs, more)
     except (TypeError, AttributeError, KeyError) as error:  # JSON of the wrong types
         reason = str(error).partition("\n")[0]
         raise LoadError(
             f"{place.place} could not be loaded ({reason}): its JSON files are not what "
             "transformers writes"
         ) from error
+    speak(loaded.tokenizer, languages, loaded.name)
+    return loaded
 
 
 def _require_as_it_is(**asked: bool) -> None:
@@ -114,7 +119,7 @@ def _loaded(
     model = model.eval() if where is None else model.to(where).eval()
     loaded = Model(model, tokenizer, name=shown, graphs=graphs)
     loaded.pooling = checkpoint.pooling
-    if reads_text and tokenizer is not None and tokenizer.is_fast:
+    if reads_text and tokenizer is not None:
         _ = loaded.encoder  # a tokenizer that does not fit is refused now
     return loaded
 

@@ -233,6 +233,7 @@ class Model(OtherHeads, WithHeads):
         target: Outputs = None,
         against: Outputs = None,
         position: int | Sequence[int] | None = None,
+        rate: int | None = None,
         answer: str | Sequence[str] | None = None,
         generate: Generation | None = None,
         total: bool = False,
@@ -249,7 +250,8 @@ class Model(OtherHeads, WithHeads):
         `target`, `against`, `position` and `answer` may be lists: one for each text. Texts are
         read as results are taken: a batch, then two, four, up to 16 batches at a time, sorted by
         length (always one with layers=True). What cannot be explained raises after the results of
-        all texts before it. A result is what `explain` returns.
+        all texts before it. A result is what `explain` returns. A model that hears takes sounds for
+        texts: numbers, `rate` of them a second, or (without it) features.
         """
         if batch_size < 1:
             raise UsageError(f"batch_size = {batch_size} is not a number of texts: give 1 or more")
@@ -269,24 +271,24 @@ class Model(OtherHeads, WithHeads):
         named = {"target": target, "against": against, "position": position}
         pairs = one_each(texts, {**named, "answer": answer})
         common = None  # where it is, what is wrong is wrong before the first text
-        if not any(is_listed(value) for value in named.values()):
+        if not any(map(is_listed, named.values())):
             common = request(**named)
 
         def read(pair: tuple[Any, dict[str, Any]]) -> Task:
             text, own = pair
-            question = question_of(text, answer=own.pop("answer"), generate=generate)
+            asked = {"rate": rate, "answer": own.pop("answer"), "generate": generate}
+            question = question_of(text, hears=self.head.hears, **asked)
             question.check(self.head)
             return self.read(question, common or request(**own))
 
-        shared = common or request(target=None, against=None, position=None)
+        shared = common or request(**dict.fromkeys(named))
         batch_size = batch_size if self.head.takes_batches else 1
         several = (answers or self.head.kind == "span") and not total
+        each = (lambda result: result) if several else single
         return windows(
             pairs,
             read,
-            lambda tasks: [
-                result if several else single(result) for result in self._explained(tasks, shared)
-            ],
+            lambda tasks: [each(result) for result in self._explained(tasks, shared)],
             batch_size=batch_size,
             largest=1 if layers or batch_size == 1 else WINDOW,
         )

@@ -23,6 +23,7 @@ from alti._errors import LoadError
 # transformers' own implementations; it fetches others from the hub and runs them
 ATTENTION = (None, "eager", "sdpa", "flex_attention")
 EXPERTS = (None, "eager", "batched_mm", "grouped_mm")
+MOSES = "Recommended: pip install sacremoses"  # Marian's tokenizer says so and does not use it
 PICKLED = "damaged or hold more than tensors, which could run code: they were not read"
 
 
@@ -84,8 +85,14 @@ def tokenizer_of(place: str, trust: bool, **hub: Any) -> PreTrainedTokenizerBase
     if not (known or trust) and (isinstance(named, list) or "AutoTokenizer" in named):
         raise LoadError(_refusal(place))
     try:
-        return read(AutoTokenizer.from_pretrained, place, trust_remote_code=trust, **hub)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", MOSES)
+            return read(AutoTokenizer.from_pretrained, place, trust_remote_code=trust, **hub)
     except LoadError as error:
+        if "requires the SentencePiece library" in str(error):
+            raise LoadError(
+                f"the tokenizer of {place} needs sentencepiece: pip install sentencepiece"
+            ) from error
         raise LoadError(f"{place} has no tokenizer: {error}") from error
 
 

@@ -156,9 +156,9 @@ class Source:
         ]
         if not kept:
             raise UsageError(f"groups = {by!r} finds nothing to group in the text: leave it out")
-        return source._only(kept), [tokens[number] for number in kept]
+        return source.only(kept), [tokens[number] for number in kept]
 
-    def _only(self, kept: list[int]) -> Self:
+    def only(self, kept: list[int]) -> Self:
         """A grouped source with some of its groups."""
         lists = ("tokens", "offsets", "segments", "groups", *(["unknown"] if self.unknown else []))
         chosen: dict[str, Any] = {

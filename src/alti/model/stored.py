@@ -156,6 +156,8 @@ def _upgraded(plain: dict[str, Any]) -> dict[str, Any]:
     source = {name: old[name] for name in names}
     source["texts"] = [old["text"]] if pair is None else [old["text"], pair]
     prediction = {name: old[name] for name in ("label", "probability", "position")}
+    if old["method"] == "absence" and not old["options"]:  # a sum of shares, as in classifiers now
+        prediction["of"] = "relative"
     scores = old["scores"]
     if isinstance(scores, Tensor):
         scores = scores[None] if scores.dim() == 1 else None

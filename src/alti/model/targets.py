@@ -106,6 +106,12 @@ def _generated(
     options = generation_of(asked)
     seed = options.pop("seed", None)
     inner = network(model)
+    config = options.get("generation_config") or inner.generation_config
+    forced = options.get("forced_bos_token_id", _language(encoder, config))
+    if forced is not None:
+        options["forced_bos_token_id"] = forced
+    if options.get("max_new_tokens"):
+        options.setdefault("max_length", None)  # a config may have one, which would not be asked
     _require_room(encoder, 1 + (options.get("max_new_tokens") or 0))
     if source.features is not None:
         given = {"input_features": source.features[None].to(inner.device)}
@@ -116,14 +122,22 @@ def _generated(
     with torch.random.fork_rng(devices), torch.no_grad(), evaluating(model):
         torch.manual_seed(0 if seed is None else seed)
         ids = inner.generate(**given, **options)[0].tolist()
-    config = options.get("generation_config") or inner.generation_config
     ids = _without_ends(ids, options.get("eos_token_id", config.eos_token_id), encoder.pad)
     if encoder.hears:  # speech models put in front what their tokenizer does, and may not return it
         ids = [*_of_text(encoder, ".")[0], *(i for i in ids if i not in encoder.special)]
         count = len(ids) - sum(i not in encoder.special for i in ids)
         return _parted(ids, count)
-    count = _forced(ids, inner, config)
+    count = _forced(ids, inner, forced)
     return _parted(ids, count)
+
+
+def _language(encoder: Encoder, config: Any) -> int | None:
+    """The token that what is written has to begin with: its language, where a tokenizer has one."""
+    forced: int | None = getattr(config, "forced_bos_token_id", None)
+    if forced is not None or not getattr(encoder.given, "tgt_lang", None):
+        return forced
+    start, _ = _of_text(encoder, ".")
+    return start[0] if len(start) == 1 else None
 
 
 def _parted(ids: list[int], count: int) -> tuple[list[int], list[int]]:
@@ -141,9 +155,8 @@ def _without_ends(ids: list[int], end: Any, pad: int) -> list[int]:
     return ids
 
 
-def _forced(ids: list[int], inner: Any, config: Any) -> int:
+def _forced(ids: list[int], inner: Any, forced: int | None) -> int:
     """How many tokens at the start were not the model's choice."""
-    forced = getattr(config, "forced_bos_token_id", None)
     begun = _begun(inner, ids)
     count = 1 if begun == ids else 0
     return count + (len(ids) > count and ids[count] == forced)

@@ -16,9 +16,10 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from alti._errors import AltiWarning, LoadError, UnsupportedModelError, UsageError
+from alti._errors import AltiWarning, LoadError, UsageError
 from alti.methods.types import Inputs
-from alti.model.decoding import decoded
+from alti.model import slow
+from alti.model.decoding import decoded, name_of
 from alti.model.encoded import Encoded, Span, left_out
 from alti.model.vocabulary import SEPARATOR, check_vocabulary, special_ids
 from alti.model.words import LONE_SURROGATE
@@ -49,11 +50,6 @@ class Encoder:
         decodes: bool = False,
         name: str = "",
     ) -> None:
-        if tokenizer is not None and not tokenizer.is_fast:
-            raise UnsupportedModelError(
-                f"{type(tokenizer).__name__} cannot say which characters a token stands for: load "
-                "a fast tokenizer (tokenizer.json)"
-            )
         inner = network(model)
         self.given = tokenizer
         self.name = name
@@ -125,6 +121,11 @@ class Encoder:
             )
         if len(ids) > self.limit:
             raise too_long(len(ids), self.limit, advice="give fewer ids")
+        if getattr(self.given, "separate_vocabs", False):
+            raise UsageError(
+                f"{type(self.given).__name__} reads and writes with two vocabularies, and names "
+                "only what is written: give the source as a text"
+            )
         text, offsets = self.decoded(ids)
         special = [token in self.special for token in ids]
         if types is None and "token_type_ids" in getattr(self.given, "model_input_names", ()):
@@ -147,8 +148,8 @@ class Encoder:
         """Tokens as the tokenizer writes them; without one, their numbers."""
         if self.given is None:
             return list(map(str, ids))
-        tokens: list[str | None] = self.given.convert_ids_to_tokens(ids)
-        return [str(i) if token is None else token for i, token in zip(ids, tokens, strict=True)]
+        names = [(i, name_of(self.given, i)) for i in ids]
+        return [str(i) if name is None else name for i, name in names]
 
     def decoded(self, ids: list[int], before: list[int] | None = None) -> tuple[str, list[Span]]:
         """The text of some tokens that stand behind others, and the characters of each."""
@@ -255,31 +256,15 @@ class Encoder:
         templated: bool = False,
         written: bool = False,
     ) -> Encoded:
-        given = {"text_target": text} if written else {"text": text, "text_pair": text_pair}
+        read = _fast if self.tokenizer.is_fast else slow.tokenized
         with _tokenizing:
-            encoding = self.tokenizer(
-                **given,
-                add_special_tokens=not templated,
-                truncation=limit is not None,
-                max_length=limit,
-                verbose=False,
-                return_offsets_mapping=True,
-                return_special_tokens_mask=True,
-                return_attention_mask=False,
+            made = read(
+                self.tokenizer, text, text_pair, limit, templated=templated, written=written
             )
-        ids = encoding["input_ids"]
-        added = encoding["special_tokens_mask"]
-        return Encoded(
-            text,
-            text_pair,
-            ids,
-            encoding.get("token_type_ids") if self.takes_types else None,
-            self.tokenizer.convert_ids_to_tokens(ids),
-            [tuple(span) for span in encoding["offset_mapping"]],
-            [-1 if segment is None else segment for segment in encoding.sequence_ids()],
-            [bool(mark) or i in self.special for mark, i in zip(added, ids, strict=True)],
-            unknown=self.tokenizer.unk_token or "",
-        )
+        special = [
+            mark or i in self.special for mark, i in zip(made.special, made.ids, strict=True)
+        ]
+        return replace(made, types=made.types if self.takes_types else None, special=special)
 
     def types_of(self, ids: list[int]) -> list[int] | None:
         """token_type_ids of a pair that some words were taken from; None where it takes none.
@@ -351,6 +336,40 @@ class Encoder:
             special.append(self._padded([list(map(int, row)) for row in marks], 1).bool())
         split = special[0].shape[1]
         return Inputs(tensors, torch.cat(special, 1), self.mask_id, self.pad, split=split)
+
+
+def _fast(
+    tokenizer: PreTrainedTokenizerBase,
+    text: str,
+    text_pair: str | None,
+    limit: int | None,
+    *,
+    templated: bool,
+    written: bool,
+) -> Encoded:
+    """What a fast tokenizer says of a text or a pair."""
+    given = {"text_target": text} if written else {"text": text, "text_pair": text_pair}
+    encoding = tokenizer(
+        **given,
+        add_special_tokens=not templated,
+        truncation=limit is not None,
+        max_length=limit,
+        verbose=False,
+        return_offsets_mapping=True,
+        return_special_tokens_mask=True,
+        return_attention_mask=False,
+    )
+    return Encoded(
+        text,
+        text_pair,
+        encoding["input_ids"],
+        encoding.get("token_type_ids"),
+        tokenizer.convert_ids_to_tokens(encoding["input_ids"]),
+        [tuple(span) for span in encoding["offset_mapping"]],
+        [-1 if segment is None else segment for segment in encoding.sequence_ids()],
+        list(map(bool, encoding["special_tokens_mask"])),
+        unknown=tokenizer.unk_token or "",
+    )
 
 
 CUT = "shorten it, or cut it with truncate=True (--truncate)"

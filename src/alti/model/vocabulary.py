@@ -6,6 +6,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from alti._errors import LoadError
+from alti.model.decoding import name_of
 
 SEPARATOR = "<|endoftext|>"  # between the texts that many language models were trained on
 
@@ -21,7 +22,8 @@ def special_ids(tokenizer: PreTrainedTokenizerBase) -> set[int]:
         for i, token in tokenizer.added_tokens_decoder.items()
         if token.special and (i != tokenizer.unk_token_id or token.content == SEPARATOR)
     )
-    return {i for i in (*roles, *added) if i is not None}
+    languages = getattr(tokenizer, "lang_token_to_id", {}).values()  # of M2M-100, no added tokens
+    return {i for i in (*roles, *added, *languages) if i is not None}
 
 
 def check_vocabulary(tokenizer: PreTrainedTokenizerBase, rows: int, config: Any) -> None:
@@ -65,7 +67,7 @@ def _contradictions(tokenizer: PreTrainedTokenizerBase, rows: int, config: Any) 
         for i in ids if isinstance(ids, list) else [ids]:
             if i is None or not 0 <= i < rows or i in special:
                 continue
-            if (token := tokenizer.convert_ids_to_tokens(i)) is not None:
+            if (token := name_of(tokenizer, i)) is not None:
                 words[role, i] = f"{role} {i} is {token!r}"
             elif role != "pad":
                 missing[role, i] = f"{role} {i} is no token"

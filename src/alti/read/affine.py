@@ -31,7 +31,7 @@ def projection(module: nn.Module, x: Tensor, dtype: torch.dtype | None) -> tuple
         weight = cast(Tensor, module.weight).detach()
         bias = cast(Tensor | None, module.bias)
         weight = weight.T if type(module) is nn.Linear else weight
-        bias = torch.zeros_like(weight[0]) if bias is None else bias
+        bias = torch.zeros_like(weight[0]) if bias is None else bias.detach()
         return weight.to(dtype=dtype), bias.to(dtype=dtype)
     # half precision would round the difference of two outputs a second time
     dtype = dtype or torch.promote_types(x.dtype, torch.float32)

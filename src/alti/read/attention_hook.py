@@ -56,7 +56,14 @@ def is_listening(listener: Listener) -> bool:
 @contextmanager
 def paused() -> Iterator[None]:
     """Modules may be called in here without anything being captured."""
-    token = _listener.set(None)
+    with reporting_to(None):
+        yield
+
+
+@contextmanager
+def reporting_to(listener: Listener | None) -> Iterator[None]:
+    """Inside `capturing_attention`: this thread reads for that listener, or for none."""
+    token = _listener.set(listener)
     try:
         yield
     finally:

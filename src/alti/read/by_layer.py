@@ -9,7 +9,7 @@ in memory are those of one layer. The gradients of attention are computed by row
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +32,12 @@ class LayerCall:
     layer: nn.Module
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+
+    @classmethod
+    def of(cls, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Self:
+        """A call that can be made again."""
+        kept = {name: None if name in CACHES else given for name, given in kwargs.items()}
+        return cls(layer, args, kept)
 
     @property
     def x(self) -> Tensor:
@@ -145,8 +151,7 @@ class Tape:
             return
         if not self.calls:
             self.quiet.enter_context(torch.no_grad())
-        kept = {name: None if name in CACHES else given for name, given in kwargs.items()}
-        self.calls.append(LayerCall(layer, args, kept))
+        self.calls.append(LayerCall.of(layer, args, kwargs))
 
     def _ends(self, layer: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
         if not self.running or not is_listening(self.reader):

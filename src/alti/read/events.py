@@ -147,6 +147,15 @@ class Reader:
 
         return layer.register_forward_pre_hook(hook, with_kwargs=True)
 
+    def at_call(self, layer: nn.Module, handle: Callable[..., None]) -> RemovableHandle:
+        """A layer starts: handle(layer, its arguments, those by name)."""
+
+        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            if is_listening(self):
+                handle(module, args, kwargs)
+
+        return layer.register_forward_pre_hook(hook, with_kwargs=True)
+
     def at_end(self, module: nn.Module, handle: Callable[[Any], Any]) -> RemovableHandle:
         """A layer, or the model, ends: handle(its output)."""
 

@@ -48,6 +48,14 @@ class Sample:
         """`errors` of a block there: [B, n]."""
         return errors(block, self.of(block)[1], branch)
 
+    def has_float32_softmax(self, block: Block) -> bool:
+        """Whether the probabilities of a float64 model are all float32 numbers there.
+
+        Those of rows that are computed again are rounded anew then.
+        """
+        probs = block.rows(self.of(block)[1]).attn
+        return probs.dtype == torch.float64 and bool((probs == probs.float()).all())
+
     def difference(self, block: Block, ours: Tensor, real: Tensor) -> Tensor:
         """How far two tensors [B, T, D] differ there, relative to the second: [B, n]."""
         at = self.of(block)
@@ -155,14 +163,24 @@ class Verdicts:
     so there they are read together at the end, or after each replay of a CUDA graph.
     """
 
-    def __init__(self, *, at_once: bool, again: bool = False) -> None:
+    def __init__(self, *, at_once: bool) -> None:
         self.at_once = at_once
-        self.again = again  # attention is computed again, where a float32 softmax rounds anew
         self.open: list[Verdict] = []
 
-    def add(self, place: Place, error: Tensor, dtype: torch.dtype, norms: list[nn.Module]) -> None:
-        """Judge one block of a model that computes in `dtype`, with these norms on the way."""
-        plain = not self.again and all(type(module) is nn.LayerNorm for module in norms)
+    def add(
+        self,
+        place: Place,
+        error: Tensor,
+        dtype: torch.dtype,
+        norms: list[nn.Module],
+        *,
+        rounds: bool = False,
+    ) -> None:
+        """Judge one block of a model that computes in `dtype`, with these norms on the way.
+
+        With `rounds`, attention is a float32 one that was computed a second time.
+        """
+        plain = not rounds and all(type(module) is nn.LayerNorm for module in norms)
         limit = limit_of(dtype, plain=plain)
         self.open.append(Verdict(place, error, limit, dtype.itemsize < 4))
         if self.at_once or error.device.type == "cpu":

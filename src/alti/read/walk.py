@@ -45,8 +45,8 @@ def walk(
     memory is one block.
     `through="ffn"` carries each block through the second norm of its layer (for Globenc and
     ALTI + LN2). With `by_rows` a block holds no attention, but computes that of some rows again
-    when it is asked for them (`Block.span`, `Block.rows`): for texts whose T² is too much. The
-    model is left as it was, also after an exception.
+    when it is asked for them (`Block.span`, `Block.rows`): for texts whose T² is too much, see also
+    `alti.read.backwards`. The model is left as it was, also after an exception.
     """
     return _walk(model, inputs, lambda block, _: visit(block), through, COMPARED, by_rows)
 
@@ -87,14 +87,14 @@ def _walk(
             f"through = {through!r} is not known: give 'ffn' for the second norm, or None"
         )
     inner = network(model)
-    reader = _Reader(inner, inputs, report, through, compared, by_rows)
+    reader = BlockReader(inner, inputs, report, through, compared, by_rows)
     with torch.no_grad(), reader.listening():
         output = call(inner, inputs)
     reader.finish()
     return output
 
 
-class _Reader(Reader):
+class BlockReader(Reader):
     """Reports each block of one forward pass with its error."""
 
     def __init__(
@@ -111,7 +111,7 @@ class _Reader(Reader):
         self.report = report
         self.through = through
         self.sample = Sample(compared)
-        self.verdicts = Verdicts(at_once=compared is None, again=by_rows)
+        self.verdicts = Verdicts(at_once=compared is None)
         self.x = torch.empty(0)  # the residual of the site that is running
         self.masks: dict[str, Tensor | None] = {}  # by name of the input; None: no padding
         self.numbers: dict[Any, tuple[Tensor, Tensor]] = {}  # 0 and 1, by dtype and device
@@ -177,7 +177,8 @@ class _Reader(Reader):
         error = self.sample.errors(block, None if branch is None else (branch, total.dtype))
         if site.parallel:
             error = torch.maximum(error, self.sample.difference(block, *recorded.end))
-        self.verdicts.add(recorded.place, error, total.dtype, recorded.norms)
+        rounds = self._rounds(block, total.dtype)
+        self.verdicts.add(recorded.place, error, total.dtype, recorded.norms, rounds=rounds)
         self.x = output if site.norm else total  # the next site of this layer starts from here
         self.calls.clear()
         if self.through and site.ffn_norm:
@@ -215,7 +216,8 @@ class _Reader(Reader):
         error = self.sample.errors(block)
         if norm.output.data_ptr() != end.data_ptr():
             error = torch.maximum(error, self.sample.difference(block, block.output, end))
-        self.verdicts.add(self._place(site), error, end.dtype, [norm.module])
+        rounds = self._rounds(block, end.dtype)
+        self.verdicts.add(self._place(site), error, end.dtype, [norm.module], rounds=rounds)
         self._report(block, error)
 
     def _carried(self, norm: Call) -> Block:
@@ -224,6 +226,11 @@ class _Reader(Reader):
             block = carried(self.pending, norm)
         self.pending = None
         return block
+
+    def _rounds(self, block: Block, dtype: torch.dtype) -> bool:
+        """Whether attention that is computed again comes out a little different."""
+        double = self.by_rows and dtype == torch.float64
+        return double and self.sample.has_float32_softmax(block)
 
     def _numbers(self, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
         """0 and 1, made once in a pass: each would be a launch of its own."""

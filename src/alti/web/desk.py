@@ -1,5 +1,6 @@
 """Answers the requests in the worker process, which holds the models."""
 
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -26,12 +27,13 @@ from alti.web.options import LARGEST, LARGEST_OF_LINKS, checked
 from alti.web.packing import as_json, packed
 from alti.web.sets import SetDesk
 from alti.web.settings import Settings
+from alti.web.whatif import WhatIfDesk
 
 CLASSES = 20  # the most classes whose probabilities are shown
 LABELS = 200  # the most labels to choose from
 
 
-class Desk(AnswerDesk, DeeperDesk, SetDesk):
+class Desk(AnswerDesk, WhatIfDesk, DeeperDesk, SetDesk):
     """The models of a server by name."""
 
     def __init__(self, settings: Settings) -> None:
@@ -117,6 +119,11 @@ class Desk(AnswerDesk, DeeperDesk, SetDesk):
         write = html.page if question["format"] == "html" else latex.document
         compared = question["other"] is not None or question["versus"] is not None
         return write(attributions, words=question["words"], one_scale=compared).encode()
+
+    def reader(self, question: dict[str, Any]) -> Model:
+        """The requested model for a text, or for a prompt with its answer."""
+        answers = question["answer"] is not None or question["answer_ids"] is not None
+        return self._writer(question) if answers else self._model(question)
 
     def _model(self, question: dict[str, Any]) -> Model:
         """The requested model; raises if the text is too long for it."""
@@ -250,19 +257,23 @@ def _names(attribution: Attribution) -> list[str]:
 
 
 def _pieces(attribution: Attribution, *, words: bool) -> list[list[dict[str, Any]]]:
-    """The texts in pieces, each with the indices of its tokens."""
-    return [
-        [
-            {
-                "text": visible(piece.text),
-                "places": piece.places,
-                "special": piece.special,
-                "unknown": piece.unknown,
-            }
-            for piece in passage
-        ]
-        for passage in passages(attribution, words=words)
-    ]
+    """The texts in pieces, each with the indices of its tokens and its first character."""
+    shown = []
+    for passage in passages(attribution, words=words):
+        starts = accumulate((len(piece.text) for piece in passage), initial=0)
+        shown.append(
+            [
+                {
+                    "text": visible(piece.text),
+                    "start": start,
+                    "places": piece.places,
+                    "special": piece.special,
+                    "unknown": piece.unknown,
+                }
+                for piece, start in zip(passage, starts, strict=False)
+            ]
+        )
+    return shown
 
 
 def _row(spec: str, attribution: Attribution) -> dict[str, Any]:

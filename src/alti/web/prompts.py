@@ -37,6 +37,19 @@ ANSWER = {
     "by": Field("string", f"What is coloured: {', '.join(UNITS)}.", "word"),
     **_TICKET,
 }
+WHATIF = {
+    **PROMPT,
+    "text_pair": Field("string", "The second text, for models that read two."),
+    **_ANSWER,
+    **_PART,
+    "target": Field("class", "A label or its index, or a token; default: what the model predicts."),
+    "position": Field("integer", "The token whose prediction is meant."),
+    "method": Field("string", "The method whose scores are compared.", "absence"),
+    "by": Field("string", "What is left out: word, sentence, line, document or message.", "word"),
+    "at": Field("integers", "One of them by a character of it: [text, character]; default: all."),
+    "instead": Field("string", "A text that takes its place; default: nothing does."),
+    **_TICKET,
+}
 
 
 def check_prompt(question: dict[str, Any]) -> None:
@@ -46,9 +59,13 @@ def check_prompt(question: dict[str, Any]) -> None:
         raise Refused(400, "A prompt is a text or a chat: send one of them.")
     if question.get("chat") is not None and question.get("documents") is not None:
         raise Refused(400, "Documents go with a question: send it as the text, without a chat.")
-    if "answer" in question and (question["answer"] is None) == (question["answer_ids"] is None):
+    answers = sum(question.get(name) is not None for name in ("answer", "answer_ids"))
+    if answers > 1 or ("tokens" in question and "answer" in question and not answers):
         raise Refused(400, "An answer is a text or token ids: send one of them.")
-    if "by" in question and question["by"] not in UNITS:
+    alone = question.get("documents") is None and question.get("chat") is None
+    if "at" in question and not answers and not alone:
+        raise Refused(400, "A chat or documents go with an answer: send it, too.")
+    if "by" in question and question["by"] not in UNITS["at" in question :]:
         raise Refused(400, f"The text cannot be coloured so: choose one of {', '.join(UNITS)}.")
 
 

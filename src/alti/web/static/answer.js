@@ -9,6 +9,7 @@ import { promptIsEmpty, recallAsked, rememberAsked, showPrompt } from "/prompt.j
 import { promptText, rankedList, scaleOfPieces } from "/prompted.js";
 import { ask } from "/server.js";
 import { link, method, model, remember, state } from "/state.js";
+import { showWhatIf } from "/whatif.js";
 import { newTicket, showCancelled, showNothing, watch } from "/waiting.js";
 
 const KEPT = 50; // explanations that need not be computed again
@@ -19,6 +20,7 @@ let pending = null; // aborts the current request
 let tokens = []; // of the answer
 let exact = false; // whether their probabilities are those of the explanation, not of the writing
 let view = null;
+let picked = null; // the piece of the prompt that was clicked
 let shownModel = null; // the model that `asked` was fitted to
 
 export const isAnswering = () => state.ask === "answer" && link.missing === null;
@@ -41,6 +43,10 @@ export function wireAnswer(callbacks) {
     });
   }
   wireFields();
+  document.addEventListener("pick-piece", ({ detail }) => {
+    picked = detail;
+    showChange();
+  });
   at("write").addEventListener("click", write);
   at("explain-answer").addEventListener("click", () => explain(null));
   at("versus").addEventListener("click", () => {
@@ -102,6 +108,7 @@ function forget() {
   showNothing();
   document.body.removeAttribute("aria-busy");
   if (view) document.body.classList.add("stale");
+  showWhatIf(null);
   page.showError("");
   keepAsked();
 }
@@ -118,6 +125,7 @@ export function redrawAnswer() {
   document.body.classList.toggle("answering", isAnswering());
   at("writing").hidden = !isAnswering();
   at("answer").hidden = true;
+  showWhatIf(null);
   if (!isAnswering()) {
     forgetOther();
     return;
@@ -188,6 +196,7 @@ function write() {
   tokens = [];
   exact = false;
   showWritten([]);
+  showWhatIf(null);
   run(async (signal) => {
     const question = { ...promptFields(), tokens: asked.new };
     const found = await posted("generate", question, signal, showWritten);
@@ -246,6 +255,7 @@ async function load(part, signal) {
     explained.set(key, found);
   }
   if (signal.aborted) return;
+  picked = null;
   view = explained.get(key);
   if (view.answer) {
     tokens = view.answer;
@@ -276,6 +286,27 @@ function show() {
   );
   if (focused) node.querySelector(`[data-token="${focused}"]`)?.focus({ preventScroll: true });
   at("status").textContent = `${view.label}, ${chanceOf(view)}`;
+  showChange();
+}
+
+// What could be left out of the prompt.
+function showChange() {
+  const { part, against, ...question } = answerFields();
+  if (against !== null) {
+    showWhatIf(null); // two answers have no one probability
+    return;
+  }
+  delete question.by;
+  delete question.method;
+  const own = { chat: ["message"], documents: ["document"] }[asked.form] ?? [];
+  const piece = picked === null ? null : view.pieces[picked];
+  showWhatIf({
+    question: { ...question, part },
+    method: view.method,
+    place: piece ? [0, piece.start] : null,
+    name: piece?.text ?? "",
+    units: [...new Set([asked.by === "token" ? "word" : asked.by, "word", "sentence", ...own])],
+  });
 }
 
 const leftOf = ({ left, so_far }) =>

@@ -13,6 +13,7 @@ import { address, allow, fit, held, link, questionOf } from "/state.js";
 import { wireSets } from "/sets.js";
 import { wireViewSet } from "/views.js";
 import { newTicket, showCancelled, showNothing, watch } from "/waiting.js";
+import { cancelWhatIf, wireWhatIf } from "/whatif.js";
 import { catalogue, model, recall, remember, rememberSoon, sides, state, texts } from "/state.js";
 
 const PAUSE = 300; // milliseconds between the last keystroke and the request
@@ -101,6 +102,7 @@ async function refresh() {
 
 // Cancel the request that is running, which also frees the server; or ask again.
 function cancel() {
+  if (cancelWhatIf()) return;
   if (isAnswering()) {
     cancelAnswer();
     return;
@@ -163,6 +165,7 @@ function wire() {
   });
   on("cancel", "click", cancel);
   wireAnswer({ showError, redraw });
+  wireWhatIf();
   wireSets({ redraw, toast });
   wireViewSet({ toast });
   wireHeads();

@@ -4,7 +4,8 @@ import { changes, commonScale } from "/changes.js";
 import { graph, STEPS, suitable } from "/graph.js";
 import { rowsOf, strip } from "/mixing.js";
 import { added, element, legend, paragraphs } from "/paint.js";
-import { method, model, remember, rememberSoon, sideName, state } from "/state.js";
+import { method, model, questionOf, remember, rememberSoon, sideName, state } from "/state.js";
+import { showWhatIf } from "/whatif.js";
 
 const SHARES = "shares of 1";
 const BARS = 5; // the most probable classes to show
@@ -35,7 +36,27 @@ export function show() {
   at("status").textContent = predictions.join("; ");
   at("mixing").hidden = at("graph").hidden = at("deeper").hidden = !shown.length;
   if (shown.length) showMixing(active());
+  showWhatIf(shown.length ? changeable(active()) : null);
 }
+
+// What can be left out of a text: the clicked word, or all of them.
+function changeable(view) {
+  if (view.probability === null || state.ask === "answer") return null;
+  const { text, text_pair, position } = questionOf(view.asked.text);
+  const row = view.rows.find((each) => method(each.method).classes) ?? view.rows[0];
+  const segment = view.words.findIndex((passage) => passage.some((piece) => isPicked(view, piece)));
+  const piece = view.words[segment]?.find((each) => isPicked(view, each));
+  return {
+    question: { model: view.model, text, text_pair, position, target: view.target },
+    method: row?.method ?? "alti",
+    place: piece ? [segment, piece.start] : null,
+    name: piece?.text ?? "",
+    units: ["word", "sentence"],
+  };
+}
+
+const isPicked = (view, { places, special }) =>
+  !special && state.place !== null && view === active() && places.includes(placeOf(view));
 
 // ---- the explanations of a text
 

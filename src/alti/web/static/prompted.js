@@ -16,8 +16,37 @@ export function scaleOfPieces(view) {
 export function promptText(view, scale, below) {
   const text = element("p", { class: "alti-text prompted", dir: "auto", lang: "" });
   text.append(...view.pieces.map((piece, i) => pieceNode(view, piece, i, scale)));
+  pickable(text);
   const views = element("div", { class: "alti-words" }, text, below);
   return element("div", { class: "alti bare", id: "prompted" }, views);
+}
+
+// One tab stop; the arrow keys move from piece to piece, and one that is chosen is told.
+function pickable(text) {
+  const nodes = [...text.querySelectorAll("[data-piece]")];
+  if (nodes.length) nodes[0].tabIndex = 0;
+  const pick = (node) => {
+    for (const other of nodes) other.setAttribute("aria-pressed", String(other === node));
+    const detail = Number(node.dataset.piece);
+    document.dispatchEvent(new CustomEvent("pick-piece", { detail }));
+  };
+  text.addEventListener("click", ({ target }) => {
+    const node = target.closest("[data-piece]");
+    if (node) pick(node);
+  });
+  text.addEventListener("keydown", (event) => {
+    const i = nodes.indexOf(document.activeElement);
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (i >= 0 && step && nodes[i + step]) {
+      event.preventDefault();
+      nodes[i].tabIndex = -1;
+      nodes[i + step].tabIndex = 0;
+      nodes[i + step].focus();
+    } else if (i >= 0 && (event.key === "Enter" || event.key === " ")) {
+      event.preventDefault();
+      pick(nodes[i]);
+    }
+  });
 }
 
 const nameOf = ({ name, text }) => (name && text.length > 40 ? name : text || name);
@@ -31,6 +60,10 @@ function pieceNode(view, piece, i, scale) {
   const classes = [piece.special ? "alti-special" : classOf(piece.score, scale.largest)];
   return element("span", {
     class: classes.filter(Boolean).join(" ") || null,
+    role: "button",
+    tabindex: "-1",
+    "aria-pressed": "false",
+    "aria-label": `${nameOf(piece)}, ${shown}${side}`,
     title: `${nameOf(piece)}: ${shown}${side}`,
     "data-score": shown,
     "data-piece": i,

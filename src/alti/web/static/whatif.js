@@ -1,0 +1,228 @@
+// What if a word were not there, or another one: the model runs again, and what changes stands
+// beside what a method predicted.
+
+import { percent } from "/cards.js";
+import { classOf, element, number } from "/paint.js";
+import { scatter } from "/scatter.js";
+import { ask } from "/server.js";
+import { state } from "/state.js";
+import { newTicket, showNothing, watch } from "/waiting.js";
+
+const TINY = 0.0005; // smaller probabilities are shown as logarithms
+const KEPT = 8; // tries that stay on the card
+const MANY = 60; // words in the text of two rows; of more, the plot is enough
+const NAMES = { word: "word", sentence: "sentence", line: "line", document: "document", message: "message" };
+
+const at = (id) => document.getElementById(id);
+let about = null; // { question, place, name, by, units }
+let key = ""; // what the tries are about
+let tries = [];
+let all = null; // what happens without each word
+let pending = null;
+let unit = "word"; // what is left out
+let first = "word"; // what the text above is coloured by
+
+// Show the card for a text or an answer; `place` is what was clicked: [text, character].
+export function showWhatIf(given) {
+  about = given;
+  at("whatif").hidden = given === null;
+  if (given === null) return;
+  if (!given.units.includes(unit) || given.units[0] !== first) unit = given.units[0];
+  first = given.units[0];
+  const now = JSON.stringify([given.question, given.method]);
+  if (now !== key) {
+    stop();
+    [key, tries, all] = [now, [], null];
+  }
+  draw();
+}
+
+function stop() {
+  pending?.abort();
+  pending = null;
+}
+
+// Whether there was something to cancel.
+export function cancelWhatIf() {
+  if (pending === null) return false;
+  stop();
+  showNothing();
+  say("Cancelled.");
+  return true;
+}
+
+// ---- the card
+
+function draw() {
+  const { name, place, units } = about;
+  const title = place
+    ? ["What if ", element("em", { dir: "auto", text: `“${short(name)}”` }), " were not there?"]
+    : ["What if a word were not there?"];
+  at("whatif-title").replaceChildren(...title);
+  const word = NAMES[unit];
+  at("whatif-how").textContent = place ? "" : `Click a ${NAMES[units[0]]} in the text above, or measure all of them.`;
+  at("whatif-how").hidden = Boolean(place);
+  at("without").disabled = at("try").disabled = at("instead").disabled = !place;
+  at("without").textContent = `Without the ${word}`;
+  at("measure").textContent = `Measure every ${word}`;
+  at("whatif-units").hidden = units.length < 2;
+  for (const radio of document.querySelectorAll("[name=left-out]")) {
+    radio.parentNode.hidden = !units.includes(radio.value);
+    radio.checked = radio.value === unit;
+  }
+  at("tries").replaceChildren(...tries.map(tryNode));
+  at("tries").hidden = !tries.length;
+  at("measured").replaceChildren(...(all ? measuredNodes(all) : []));
+}
+
+const short = (text) => (text.length > 60 ? `${text.slice(0, 59)}…` : text);
+const signed = (value, digits) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(digits)}`;
+const log = (p) => Math.log(p).toFixed(2).replace("-", "−");
+
+// A probability before and after, and the change.
+function changeOf(before, after) {
+  if (before >= TINY) {
+    const moved = 100 * (after - before);
+    const points = signed(moved, Math.abs(moved) < 0.1 ? 3 : 1);
+    return { text: `${percent(before)} → ${percent(after)}`, change: `${points} points` };
+  }
+  const change = after > 0 ? signed(Math.log(after / before), 2) : "−∞";
+  return { text: `log p ${log(before)} → ${after > 0 ? log(after) : "−∞"}`, change };
+}
+
+function tryNode({ names: [name], before, after, instead, predicted, method, unit: of, label }) {
+  const { text, change } = changeOf(before, after[0]);
+  const what = instead === undefined ? `without “${name}”` : `“${instead}” instead of “${name}”`;
+  const said = predicted
+    ? `${method} predicted ${signed(predicted[0], 3)} (${of})`
+    : "no method predicts this";
+  return element(
+    "li",
+    {},
+    element("span", { class: "what", dir: "auto", text: what }),
+    element("span", { class: "chances" }, element("b", { text }), element("span", { text: ` for ${short(label)}` })),
+    element("b", { class: after[0] < before ? "change less" : "change", text: change }),
+    element("span", { class: "faint", text: said }),
+  );
+}
+
+// ---- all words
+
+function measuredNodes(found) {
+  const { names, predicted, method, correlation, before, unit: of } = found;
+  const falls = fallsOf(found);
+  const rho = correlation === null ? "has no order to compare" : `ρ = ${correlation.toFixed(2)}`.replace("-", "−");
+  const many = `${names.length} ${NAMES[found.by]}${names.length > 1 ? "s" : ""}`;
+  const title = element("h3", {}, `Predicted and measured: rank correlation ${rho}`);
+  const why = `${many}. ${method} predicts in ${of || "numbers of its own"}, measured is ${falls.what}: compare the order, not the numbers.`;
+  const plot = scatter(
+    names.map((name, i) => ({ name, x: predicted[i], y: falls.values[i] })),
+    { x: `predicted by ${method}`, y: falls.what, title: `Predicted against measured, rank correlation ${rho}` },
+  );
+  const rows = names.length <= MANY ? [rowsNode(found, falls)] : [];
+  const side = element("div", { class: "beside" }, plot, element("div", {}, ...rows, tableNode(found, falls, before)));
+  return [title, element("p", { class: "faint", text: why }), side];
+}
+
+// What is measured: the fall of the probability in points, of a tiny one that of its logarithm.
+function fallsOf({ before, after, fall }) {
+  if (before < TINY) return { values: fall, what: "the fall of log p", digits: 2 };
+  const values = after.map((p) => 100 * (before - p));
+  return { values, what: "the fall of the probability, in points", digits: 1 };
+}
+
+function rowsNode({ names, predicted }, { values }) {
+  const row = (name, scores) => {
+    const largest = scores.reduce((most, score) => Math.max(most, Math.abs(score)), 0);
+    const scale = { largest, signed: scores.some((score) => score < 0) };
+    const spans = names.flatMap((word, i) => {
+      const shown = number(scores[i], scale);
+      const classes = classOf(scores[i], largest) || null;
+      return [element("span", { class: classes, title: `${word}: ${shown}`, text: word }), " "];
+    });
+    const text = element("p", { class: "alti-text", dir: "auto", lang: "" }, ...spans);
+    return element("div", { class: "alti-row" }, element("h4", { class: "alti-name", text: name }), text);
+  };
+  const rows = [row("predicted", predicted), row("measured", values)];
+  return element("div", { class: "alti bare" }, ...rows);
+}
+
+function tableNode({ names, predicted, after }, { values, digits, what }, before) {
+  const cell = (text, tag = "td") => element(tag, { text });
+  const head = element("tr", {}, ...["", "predicted", `measured: ${what}`, "probability"].map((text) => element("th", { scope: "col", text })));
+  const order = names.map((_, i) => i).sort((a, b) => values[b] - values[a]);
+  const lines = order.map((i) =>
+    element(
+      "tr",
+      {},
+      element("th", { scope: "row", dir: "auto", text: names[i] }),
+      cell(signed(predicted[i], 3)),
+      cell(signed(values[i], digits)),
+      cell(changeOf(before, after[i]).text),
+    ),
+  );
+  const table = element("table", { class: "numbers" }, element("thead", {}, head), element("tbody", {}, ...lines));
+  const scroll = element("div", { class: "scroll" }, table);
+  return element("details", {}, element("summary", { text: "All numbers" }), scroll);
+}
+
+// ---- requests
+
+function say(message) {
+  at("whatif-said").textContent = message;
+  at("whatif-said").hidden = !message;
+}
+
+async function request(more) {
+  stop();
+  const controller = new AbortController();
+  pending = controller;
+  say("");
+  const ticket = newTicket();
+  const over = watch(ticket);
+  const question = { model: state.model, ...about.question, method: about.method, by: unit, ...more, ticket };
+  try {
+    const response = await ask("/api/whatif", question, controller.signal);
+    const found = await response.json();
+    return controller === pending ? { ...found, by: unit } : null;
+  } catch (error) {
+    if (controller === pending) say(error.message);
+    return null;
+  } finally {
+    over();
+    if (controller === pending) {
+      pending = null;
+      showNothing();
+    }
+  }
+}
+
+async function attempt(more) {
+  const found = await request({ at: about.place, ...more });
+  if (!found) return;
+  tries = [found, ...tries].slice(0, KEPT);
+  draw();
+  const { text, change } = changeOf(found.before, found.after[0]);
+  at("status").textContent = `${text}, ${change}`;
+}
+
+export function wireWhatIf() {
+  at("without").addEventListener("click", () => attempt({}));
+  at("instead-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    if (about.place) attempt({ instead: at("instead").value });
+  });
+  at("measure").addEventListener("click", async () => {
+    const found = await request({ at: null });
+    if (!found) return;
+    all = found;
+    draw();
+    at("status").textContent = document.querySelector("#measured h3").textContent;
+  });
+  for (const radio of document.querySelectorAll("[name=left-out]")) {
+    radio.addEventListener("change", () => {
+      unit = radio.value;
+      draw();
+    });
+  }
+}

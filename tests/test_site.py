@@ -1,0 +1,80 @@
+"""The documentation site: it is built strictly, and loads nothing from elsewhere.
+
+`make docs` runs this; without its tools the tests are skipped.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mkdocs", reason="the site's tools are not installed: make docs")
+
+ROOT = Path(__file__).parents[1]
+PARTS = ("mkdocs.yml", "docs", "src", "reproduction", "examples", "benchmarks")
+KEPT = (".venv", ".cache", "site", "default_model", "results", "__pycache__")
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """What the site is made of, to be changed."""
+    for part in PARTS:
+        if (ROOT / part).is_dir():
+            shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns(*KEPT))
+    for file in (*ROOT.glob("*.md"), ROOT / "mkdocs.yml"):
+        shutil.copy(file, tmp_path)
+    for folder in ("src/alti/model/default_model", "reproduction/results"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    return tmp_path
+
+
+def built(folder: Path) -> subprocess.CompletedProcess[str]:
+    build = [sys.executable, "-m", "mkdocs", "build"]  # --quiet would be: no warning fails
+    quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    return subprocess.run(build, cwd=folder, env=quiet, capture_output=True, text=True, check=False)
+
+
+def test_it_is_built_and_needs_no_network(copy):
+    done = built(copy)
+    assert done.returncode == 0, done.stderr
+    pages = list((copy / "site").rglob("*.html"))
+    assert len(pages) > 25
+    for page in pages:
+        loaded = re.findall(
+            r"<(?:script|img|iframe|source)\b[^>]*\bsrc=[\"']?(https?:[^\"' >]*)"
+            r"|<link\b[^>]*\bhref=[\"']?(https?:[^\"' >]*)",
+            page.read_text(encoding="utf-8"),
+        )
+        assert not loaded, page
+    for style in (copy / "site").rglob("*.css"):
+        assert "url(http" not in style.read_text(encoding="utf-8"), style
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("[a page](nowhere.md)", "nowhere.md"),
+        ("[a part](theory.md#nowhere)", "nowhere"),
+        ("[a file](../src/alti/nowhere.py)", "nowhere.py"),
+        ("[a part of README](../README.md#nowhere)", "nowhere"),
+        ("![a picture](images/nowhere.svg)", "nowhere.svg"),
+        ("::: alti.nowhere", "nowhere"),
+    ],
+)
+def test_what_leads_nowhere_fails(copy, line, reason):
+    page = copy / "docs" / "guarantees.md"
+    page.write_text(f"{page.read_text()}\n\n{line}\n")
+    done = built(copy)
+    assert done.returncode != 0
+    assert reason in done.stderr + done.stdout
+
+
+def test_a_page_outside_of_the_menu_fails(copy):
+    (copy / "docs" / "lost.md").write_text("# Lost\n")
+    done = built(copy)
+    assert done.returncode != 0
+    assert "lost.md" in done.stderr
