@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from alti._errors import UnsupportedModelError, UsageError
+from alti.methods.options import Option, option_of
 from alti.methods.proofs import prove_output, prove_structure
 from alti.methods.types import Inputs, Scores, Target
 
@@ -70,6 +71,12 @@ class Method:
         """The options that take one of some values, with these."""
         hints = get_type_hints(self.function).items()
         return {name: get_args(hint) for name, hint in hints if get_origin(hint) is Literal}
+
+    @cached_property
+    def declared(self) -> dict[str, Option]:
+        """Its options with their kinds, bounds and help."""
+        pairs = self.options.items()
+        return {name: option_of(name, x, self.choices.get(name, ())) for name, x in pairs}
 
     def of(self, options: dict[str, Any]) -> str | None:
         """The number that its scores explain with these options; None: no number of a class."""

@@ -78,6 +78,8 @@ def _api(worker: Worker, described: dict[str, Any], limits: Limits) -> list[Rout
         async def respond(request: Request) -> Response:
             question = read(await _body(request, limits.bytes), fields, limits)
             question["model"] = _known("model", question["model"] or models[0], models, 404)
+            if question.get("versus") is not None:
+                _known("model", question["versus"], models, 404)
             for spec in question.get("methods") or [question.get("method", "alti")]:
                 _known("method", spec.partition(":")[0], methods, 400)
             ticket = question.pop("ticket", None)

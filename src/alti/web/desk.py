@@ -12,6 +12,7 @@ from alti.experiments.bench import parsed
 from alti.methods import METHODS, Method
 from alti.methods.logits import kind_of, probabilities, target_logits
 from alti.model.attribution import Attribution
+from alti.model.head import VOCABULARIES, token_label
 from alti.model.loading import load
 from alti.model.model import Model
 from alti.model.request import Request
@@ -20,9 +21,11 @@ from alti.views import html, latex
 from alti.views.said import left_out, meaning_of, scale_name, side_of
 from alti.views.segments import passages
 from alti.web.answers import AnswerDesk, describe_writer
+from alti.web.deeper import DeeperDesk, declared
 from alti.web.help import PLAIN, recommended, too_long
 from alti.web.options import LARGEST, LARGEST_OF_LINKS, checked
 from alti.web.packing import as_json, packed
+from alti.web.sets import SetDesk
 from alti.web.settings import Settings
 from alti.web.whatif import WhatIfDesk
 
@@ -30,7 +33,7 @@ CLASSES = 20  # the most classes whose probabilities are shown
 LABELS = 200  # the most labels to choose from
 
 
-class Desk(AnswerDesk, WhatIfDesk):
+class Desk(AnswerDesk, WhatIfDesk, DeeperDesk, SetDesk):
     """The models of a server by name."""
 
     def __init__(self, settings: Settings) -> None:
@@ -104,10 +107,17 @@ class Desk(AnswerDesk, WhatIfDesk):
             target = attributions[0].target if question["target"] is None else question["target"]
             other = {**question, "text": question["other"], "target": target}
             attributions += _explain_all(self._model(other), other, layers=maps)
+        if question["versus"] is not None:  # for the same class, however that model numbers it
+            beside = {
+                **question,
+                "model": question["versus"],
+                **_named(self, question, attributions),
+            }
+            attributions += _explain_all(self._model(beside), beside, layers=maps)
         if question["format"] == "json":
             return as_json([attribution.to_dict() for attribution in attributions])
         write = html.page if question["format"] == "html" else latex.document
-        compared = question["other"] is not None
+        compared = question["other"] is not None or question["versus"] is not None
         return write(attributions, words=question["words"], one_scale=compared).encode()
 
     def reader(self, question: dict[str, Any]) -> Model:
@@ -125,6 +135,22 @@ class Desk(AnswerDesk, WhatIfDesk):
             whole = encoder.tokenizer(question["text"], question["text_pair"], verbose=False)
             raise UsageError(too_long(len(whole["input_ids"]), limit, encoder.limit))
         return model
+
+
+def _named(desk: Desk, question: dict[str, Any], found: list[Attribution]) -> dict[str, Any]:
+    """The class and its rival by their names, for another model."""
+    model = desk.models[question["model"]]
+    numbers = {"target": found[0].target, "against": question["against"]}
+
+    def named(index: int) -> str:
+        if model.head.kind in VOCABULARIES:
+            return token_label(model.tokenizer, index)
+        return str(model.head.config.id2label.get(index, index))
+
+    return {
+        name: named(number) if isinstance(number, int) else number
+        for name, number in numbers.items()
+    }
 
 
 def _explain_all(model: Model, question: dict[str, Any], *, layers: bool) -> list[Attribution]:
@@ -162,6 +188,7 @@ def _method_entry(method: Method) -> dict[str, Any]:
         "what": PLAIN.get(method.name, method.summary),
         "classes": method.class_specific,
         "options": method.options,
+        "declared": declared(method),
         "many_passes": method.many_passes,
         "largest": LARGEST_OF_LINKS if method.many_passes else LARGEST,
     }

@@ -3,7 +3,7 @@
 from typing import Any
 
 from alti._errors import UsageError
-from alti.methods import validate
+from alti.methods import METHODS, validate
 
 LARGEST = 1000  # value of an option: steps of integrated gradients take memory
 LARGEST_OF_LINKS = 200  # the same for a method with many passes in a shared link
@@ -15,4 +15,6 @@ def checked(method: str, options: dict[str, Any]) -> dict[str, Any]:
     for name, value in options.items():
         if isinstance(value, int | float) and abs(value) > LARGEST:
             raise UsageError(f"the option {name} takes numbers up to {LARGEST} here")
+        if problem := METHODS[method].declared[name].problem(value):
+            raise UsageError(f"the option {name} of {method} {problem}")
     return options

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from alti.web.fields import Field
+from alti.web.layers import HEADS, LENS, PREDICT
 from alti.web.prompts import (
     ANSWER,
     GENERATE,
@@ -80,6 +81,7 @@ VIEW = {**_TEXT, **_METHODS, **_WHAT, **_TICKET}
 EXPORT = {
     **VIEW,
     "other": Field("string", "A text to compare with."),
+    "versus": Field("string", "A model to compare with, on the same text."),
     "format": Field("string", "html, latex or json.", "html"),
     "words": Field("boolean", "Whether the page opens with words rather than tokens.", True),
     "maps": Field("boolean", "Whether JSON has the maps of the layers.", False),
@@ -91,6 +93,9 @@ KINDS = {  # of requests: what they are for, and their fields
     "generate": ("What a model writes; GET /api/queue has its tokens meanwhile.", GENERATE),
     "answer": ("What an answer, or a part of it, rests on.", ANSWER),
     "whatif": ("The probability without a word or with another, beside what is predicted.", WHATIF),
+    "heads": ("What every head of a layer does with a text.", HEADS),
+    "predict": ("What a model says about a text, without an explanation.", PREDICT),
+    "lens": ("What a language model would have said after each layer.", LENS),
 }
 
 

@@ -4,13 +4,17 @@ import { cancelAnswer, isAnswering, redrawAnswer, wireAnswer } from "/answer.js"
 import { fill, show, showGraph, targetShown } from "/cards.js";
 import { grow, showClasses, showControls, showHeld } from "/controls.js";
 import { STEPS } from "/graph.js";
+import { wireHeads } from "/heads.js";
 import { keep } from "/keep.js";
+import { wireLens } from "/lens.js";
 import { unpacked } from "/mixing.js";
 import { ask, UNREACHABLE } from "/server.js";
 import { address, allow, fit, held, link, questionOf } from "/state.js";
+import { wireSets } from "/sets.js";
+import { wireViewSet } from "/views.js";
 import { newTicket, showCancelled, showNothing, watch } from "/waiting.js";
 import { cancelWhatIf, wireWhatIf } from "/whatif.js";
-import { catalogue, recall, remember, rememberSoon, state, texts } from "/state.js";
+import { catalogue, model, recall, remember, rememberSoon, sides, state, texts } from "/state.js";
 
 const PAUSE = 300; // milliseconds between the last keystroke and the request
 
@@ -19,11 +23,12 @@ const page = document.documentElement;
 let pending = null; // aborts the current request
 let timer = null;
 
-async function viewOf(text, signal, target) {
+async function viewOf({ text, model: name }, signal, target) {
   if (!text.trim()) return null;
   const chosen = state.methods;
   const ticket = newTicket();
-  const question = { ...questionOf(text), ...(target === null ? {} : { target }), ticket };
+  const question = { ...questionOf(text), model: name, ...(target === null ? {} : { target }), ticket };
+  if (name !== state.model) question.against = model().labels[question.against] ?? question.against;
   const stopWatching = watch(ticket);
   let view;
   try {
@@ -33,20 +38,26 @@ async function viewOf(text, signal, target) {
     stopWatching();
   }
   const rows = view.rows.filter((row) => chosen.includes(row.method));
-  return { ...view, rows, maps: unpacked(view.mixing) };
+  const { text_pair, position } = question;
+  const asked = { model: name, text, text_pair, position };
+  return { ...view, rows, maps: unpacked(view.mixing), asked };
 }
 
-// The views of one or two texts; the second is explained for the class of the first, because
+// The views of one or two texts, or of two models; the second is explained for the class of the first, because
 // scores for different classes cannot be compared.
 async function viewsOf(shown, signal) {
   const results = [];
-  for (const text of shown) {
-    const target = results[0]?.value?.target ?? null;
-    const [settled] = await Promise.allSettled([viewOf(text, signal, target)]);
+  for (const side of shown) {
+    const first = results[0]?.value;
+    const target = (state.versus === null ? first?.target : nameOfClass(first)) ?? null;
+    const [settled] = await Promise.allSettled([viewOf(side, signal, target)]);
     results.push(settled);
   }
   return results;
 }
+
+// Two models may number the same class differently, so the second is asked by its name.
+const nameOfClass = (view) => model().labels[view?.target] ?? view?.classes.find(({ index }) => index === view.target)?.label ?? view?.label;
 
 // Explain the texts in the state, aborting a request that is still running.
 async function refresh() {
@@ -70,9 +81,12 @@ async function refresh() {
   showNothing();
   let message = "";
   try {
-    const results = await viewsOf(texts(), controller.signal);
+    const results = await viewsOf(sides(), controller.signal);
     const views = results.map(({ value }) => value ?? null); // null: this text failed
-    if (controller === pending && !controller.signal.aborted) fill(views);
+    if (controller === pending && !controller.signal.aborted) {
+      fill(views);
+      document.dispatchEvent(new CustomEvent("explained", { detail: views }));
+    }
     message = failures(results);
   } catch (error) {
     message = error.message;
@@ -106,7 +120,7 @@ function cancel() {
 
 // The error messages of the texts, named unless both failed in the same way.
 function failures(results) {
-  const names = ["Text", "Compare with"];
+  const names = state.versus === null ? ["Text", "Compare with"] : sides().map(({ model }) => model);
   const failed = results
     .map(({ reason }, i) => reason && { name: names[i], message: reason.message })
     .filter(Boolean);
@@ -152,6 +166,10 @@ function wire() {
   on("cancel", "click", cancel);
   wireAnswer({ showError, redraw });
   wireWhatIf();
+  wireSets({ redraw, toast });
+  wireViewSet({ toast });
+  wireHeads();
+  wireLens();
   on("theme", "click", switchTheme);
   on("link", "click", copyLink);
   wireMenus();
@@ -176,6 +194,12 @@ function wireChoices() {
     Object.assign(state, { model: field.value, ...fresh });
     link.missing = null;
     fit();
+    document.dispatchEvent(new Event("model-chosen"));
+    redraw();
+  });
+  on("versus-model", "change", (field) => {
+    Object.assign(state, { versus: field.value || null, panel: 0 });
+    if (state.versus !== null) state.other = null;
     redraw();
   });
   on("class", "change", (field) => {
@@ -240,7 +264,7 @@ function wireMenus() {
       throw new Error("There is nothing to export yet: compute the methods first.");
     }
     const [text = "", other = null] = texts().filter((text) => text.trim());
-    return { ...questionOf(text), other, words: state.unit === "words" };
+    return { ...questionOf(text), other, versus: state.versus, words: state.unit === "words" };
   };
   keep(at("keep"), { ask, toast, question });
   const open = () => document.querySelectorAll("details.menu[open]");
@@ -270,7 +294,7 @@ function togglePair() {
 }
 
 function toggleComparison() {
-  Object.assign(state, { other: state.other === null ? state.text : null, panel: 0 });
+  Object.assign(state, { other: state.other === null ? state.text : null, versus: null, panel: 0 });
   redraw();
   if (state.other !== null) at("other").focus();
 }

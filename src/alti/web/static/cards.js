@@ -4,7 +4,7 @@ import { changes, commonScale } from "/changes.js";
 import { graph, STEPS, suitable } from "/graph.js";
 import { rowsOf, strip } from "/mixing.js";
 import { added, element, legend, paragraphs } from "/paint.js";
-import { method, model, questionOf, remember, rememberSoon, state, texts } from "/state.js";
+import { method, model, questionOf, remember, rememberSoon, sideName, state } from "/state.js";
 import { showWhatIf } from "/whatif.js";
 
 const SHARES = "shares of 1";
@@ -29,12 +29,12 @@ const active = () => views[state.panel] ?? views.find(Boolean);
 export function show() {
   remember();
   const shown = views.filter(Boolean);
-  const changed = shown.length > 1 ? changes(...shown, state.unit) : null;
+  const changed = shown.length > 1 && state.versus === null ? changes(...shown, state.unit) : null;
   at("results").replaceChildren(...shown.map((view) => result(view, views.indexOf(view), changed)));
   at("results").classList.toggle("two", shown.length > 1);
   const predictions = shown.map((view) => [view.label, chance(view)].filter(Boolean).join(" "));
   at("status").textContent = predictions.join("; ");
-  at("mixing").hidden = at("graph").hidden = !shown.length;
+  at("mixing").hidden = at("graph").hidden = at("deeper").hidden = !shown.length;
   if (shown.length) showMixing(active());
   showWhatIf(shown.length ? changeable(active()) : null);
 }
@@ -42,12 +42,12 @@ export function show() {
 // What can be left out of a text: the clicked word, or all of them.
 function changeable(view) {
   if (view.probability === null || state.ask === "answer") return null;
-  const { text, text_pair, position } = questionOf(texts()[views.indexOf(view)]);
+  const { text, text_pair, position } = questionOf(view.asked.text);
   const row = view.rows.find((each) => method(each.method).classes) ?? view.rows[0];
   const segment = view.words.findIndex((passage) => passage.some((piece) => isPicked(view, piece)));
   const piece = view.words[segment]?.find((each) => isPicked(view, each));
   return {
-    question: { text, text_pair, position, target: view.target },
+    question: { model: view.model, text, text_pair, position, target: view.target },
     method: row?.method ?? "alti",
     place: piece ? [segment, piece.start] : null,
     name: piece?.text ?? "",
@@ -99,7 +99,9 @@ function prediction(view) {
     says.append(element("span", { text: chance(view) }));
     says.append(...notesOn(view));
   }
-  says.append(element("span", { class: "alti-by", text: view.model }));
+  const by = element("span", { class: "alti-by", text: view.model });
+  if (state.versus === null) says.append(by);
+  else says.prepend(by); // what differs comes first
   head.append(says);
   if (view.classes.length > 1) head.append(bars(view));
   return head;
@@ -116,7 +118,8 @@ function notesOn(view) {
   }
   const best = view.classes[0];
   if (best && best.index !== view.target) {
-    const why = state.target === null ? "the class of the first text" : "as requested";
+    const first = state.versus === null ? "the first text" : sideName(0);
+    const why = state.target === null ? `the class of ${first}` : "as requested";
     texts.push(`${why}; the prediction is ${quoted(best.label)}`);
   }
   return texts.map((text) => element("span", { text }));
@@ -189,7 +192,7 @@ function pick(panel, place) {
   document.querySelector(redrawn)?.focus({ preventScroll: true });
 }
 
-const pickHere = (place) => pick(views.indexOf(active()), place);
+export const pickHere = (place) => pick(views.indexOf(active()), place);
 
 function showMixing(view) {
   const word = picked(view);
@@ -216,7 +219,7 @@ function showMixingTitle(view, word) {
   const { places, name } = word;
   const isRead = places.includes(view.position);
   const title = element("em", { dir: "auto", text: name, title: meaningOf(view, places[0], name) });
-  const which = views.every(Boolean) ? ` in the ${["first", "second"][views.indexOf(view)]} text` : "";
+  const which = views.every(Boolean) ? ` in ${sideName(views.indexOf(view))}` : "";
   at("mixing-title").replaceChildren("What ", title, ` is made of${which}`);
   const seen = `As ${view.mixing.method} sees it in ${view.model}`;
   const note = isRead ? `; ${predictionOf(view)} is read from it` : "";
@@ -265,6 +268,8 @@ function showLayer(view, rows) {
   const text = element("div", { class: `alti-${state.unit}` }, ...texts, legend(scale, { unit: `${SHARES}, after layer ${layer + 1}` }));
   at("mixed").replaceChildren(text);
   showGraph();
+  const { places } = picked(view);
+  document.dispatchEvent(new CustomEvent("layer-shown", { detail: { view, layer, places } }));
 }
 
 const boxes = () => [at("flow"), at("flow-other")];
@@ -299,7 +304,7 @@ function drawGraph(view, box, threshold) {
   const [drawn, every] = [count, all].map((number) => number.toLocaleString("en"));
   const least = Number((100 * threshold).toPrecision(3));
   const numbers = `${drawn} of ${every} contributions are drawn, those above ${least} %`;
-  const text = views.every(Boolean) ? ` in the ${["first", "second"][panel]} text` : "";
+  const text = views.every(Boolean) ? ` in ${sideName(panel)}` : "";
   const isRead = places.includes(view.position);
   const whose = isRead ? `, from which ${predictionOf(view)} is read,` : "";
   const note = `${whose} at layer ${last + 1}${text}; ${numbers}.`;

@@ -1,9 +1,10 @@
 // The card with the inputs: texts, model, methods, class.
 
 import { classesShown, quoted, targetShown } from "/cards.js";
+import { showOptions } from "/options.js";
 import { element } from "/paint.js";
 import { allow, examples, held, link, method, model, MOST } from "/state.js";
-import { catalogue, readsClass, readsPairs, saysWords, state, toggle } from "/state.js";
+import { catalogue, readsClass, readsPairs, rivalModels, saysWords, state, toggle } from "/state.js";
 
 const TALLEST = 230; // pixels to which a field grows with its text
 const at = (id) => document.getElementById(id);
@@ -48,6 +49,10 @@ function showModels() {
   at("model").replaceChildren(...options);
   at("model").value = missing ? "" : state.model;
   at("models").hidden = catalogue.models.length < 2;
+  const rivals = rivalModels().map((name) => element("option", { value: name, text: name }));
+  at("versus-model").replaceChildren(element("option", { value: "", text: "no other" }), ...rivals);
+  at("versus-model").value = state.versus ?? "";
+  at("versus-models").hidden = missing || !rivals.length;
 }
 
 export function grow(field) {
@@ -70,6 +75,10 @@ function showExamples(refresh) {
 }
 
 function showMethods(refresh) {
+  showOptions(() => {
+    showMethods(refresh);
+    refresh();
+  });
   at("methods-chosen").textContent = state.methods.join(", ");
   const offered = catalogue.methods.filter(({ name }) => model().methods.includes(name));
   const group = (title, methods) =>

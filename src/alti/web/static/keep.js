@@ -71,7 +71,7 @@ async function save(kind, blob) {
   return `${kind.file} saved.`;
 }
 
-function download(kind, blob) {
+export function download(kind, blob) {
   const address = URL.createObjectURL(blob);
   const link = element("a", { href: address, download: kind.file });
   document.body.append(link);

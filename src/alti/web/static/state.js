@@ -17,6 +17,7 @@ const START = {
   text: EXAMPLES.sequence()[1],
   pair: null, // the second text of a pair
   other: null, // the text to compare with
+  versus: null, // the model to compare with, on the same text
   methods: ["alti", "absence"],
   target: null, // null: the predicted class
   against: null, // null: all other classes
@@ -30,9 +31,12 @@ const START = {
   place: null, // the token in it; null: the one that the prediction is read from
   layer: null, // null: the last
   since: "input",
+  open: null, // what is open below the layer: heads, lens
+  head: null, // null: the strongest
+  brings: "contributions", // or "attention": what is shown of heads
   threshold: null, // in per cent; null: chosen by length
 };
-const NUMBERS = ["target", "against", "position", "panel", "place", "layer", "threshold"];
+const NUMBERS = ["target", "against", "position", "panel", "place", "layer", "threshold", "head"];
 
 export const state = { ...START };
 // held: methods with many passes wait for a click; missing: the model of a link that is not here
@@ -40,9 +44,17 @@ export const link = { held: false, note: "", missing: null };
 export const catalogue = { models: [], methods: [] }; // from GET /api/models
 
 const nameOf = (spec) => spec.split(":")[0]; // alti:p=2 is alti
-export const model = () => catalogue.models.find(({ name }) => name === state.model);
+export const modelNamed = (wanted) => catalogue.models.find(({ name }) => name === wanted);
+export const model = () => modelNamed(state.model);
 export const method = (spec) => catalogue.methods.find(({ name }) => name === nameOf(spec));
 export const texts = () => (state.other === null ? [state.text] : [state.text, state.other]);
+// What is shown side by side: two texts of one model, or one text of two models.
+export const sides = () =>
+  state.versus === null
+    ? texts().map((text) => ({ text, model: state.model }))
+    : [state.model, state.versus].map((model) => ({ text: state.text, model }));
+export const sideName = (panel) =>
+  state.versus === null ? `the ${["first", "second"][panel]} text` : sides()[panel].model;
 export const examples = () => (EXAMPLES[model().kind] ?? EXAMPLES.sequence)(model().mask);
 export const readsPairs = () => ["sequence", "encoder"].includes(model().kind);
 export const saysWords = () => ["causal", "masked"].includes(model().kind);
@@ -105,8 +117,10 @@ export function recall() {
   if (!["words", "tokens"].includes(state.unit)) state.unit = START.unit;
   if (!["next", "answer"].includes(state.ask)) state.ask = START.ask;
   if (!["input", "layer"].includes(state.since)) state.since = START.since;
+  if (!["contributions", "attention"].includes(state.brings)) state.brings = START.brings;
   if (state.threshold !== null) state.threshold = Math.min(50, Math.max(0.1, state.threshold));
-  if (state.panel > 1 || state.other === null) state.panel = 0;
+  if (!modelNamed(state.versus) || state.other !== null) state.versus = null;
+  if (state.panel > 1 || sides().length < 2) state.panel = 0;
   fit(parameters.has("text"));
   Object.assign(link, { held: true, note: "" });
   state.methods = [...new Set(state.methods.map(limited))];
@@ -144,6 +158,13 @@ export function fit(keepsText) {
   if (model().kind === "seq2seq") state.ask = "answer";
   if (model().kind === "token") state.position ??= 1;
   if (!readsPairs()) state.pair = null;
+  if (!rivalModels().includes(state.versus)) state.versus = null;
+}
+
+// The models that can be set beside the one that is shown: of the same kind of head.
+export function rivalModels() {
+  const { name: own, kind } = model();
+  return catalogue.models.filter(({ name, kind: other }) => name !== own && other === kind).map(({ name }) => name);
 }
 
 export function toggle(name, on) {

@@ -1,0 +1,246 @@
+// A set of texts: a table with labels and predictions, errors first, and one row explained.
+
+import { csv, opened } from "/files.js";
+import { download } from "/keep.js";
+import { element } from "/paint.js";
+import { ask } from "/server.js";
+import { allow, model, state } from "/state.js";
+import { addViews } from "/views.js";
+
+const SHOWN = 25; // rows of the table at a time
+const CUT = 110; // characters of a text in the table
+const at = (id) => document.getElementById(id);
+const set = { name: "", rows: [], row: null, page: 0, find: "", which: "all", order: "errors" };
+let running = null; // aborts the predictions that are made row by row
+let explain = () => {};
+
+export function wireSets({ redraw, toast }) {
+  explain = redraw;
+  const take = (files) => files[0] && open(files[0], toast);
+  at("set-file").addEventListener("change", () => {
+    take(at("set-file").files);
+    at("set-file").value = ""; // the same file may be opened again
+  });
+  wireDrop(at("sets"), take);
+  at("set-find").addEventListener("input", () => change({ find: at("set-find").value }));
+  at("set-which").addEventListener("change", () => change({ which: at("set-which").value }));
+  at("set-order").addEventListener("change", () => change({ order: at("set-order").value }));
+  at("set-previous").addEventListener("click", () => step(-1));
+  at("set-next").addEventListener("click", () => step(1));
+  at("set-predict").addEventListener("click", () => (running ? running.abort() : predictAll()));
+  at("set-save").addEventListener("click", () => save(toast));
+  at("set-pages").addEventListener("click", ({ target }) => {
+    if (target.dataset.page) turn(Number(target.dataset.page));
+  });
+  document.addEventListener("explained", ({ detail }) => learn(detail));
+  document.addEventListener("model-chosen", forget);
+}
+
+function wireDrop(zone, take) {
+  const over = (on) => (event) => {
+    event.preventDefault();
+    zone.classList.toggle("over", on);
+  };
+  zone.addEventListener("dragover", over(true));
+  zone.addEventListener("dragleave", over(false));
+  zone.addEventListener("drop", (event) => {
+    over(false)(event);
+    take(event.dataTransfer.files);
+  });
+}
+
+const say = (message) => {
+  at("set-error").textContent = message;
+  at("set-error").hidden = !message;
+};
+
+async function open(file, toast) {
+  say("");
+  try {
+    const found = await opened(file);
+    at("sets").open = true;
+    if (found.kind === "views") {
+      addViews(found.views);
+      toast(`${found.views.length} views opened.`);
+      return;
+    }
+    running?.abort();
+    Object.assign(set, { rows: joined(found.rows), name: file.name, row: null, page: 0, find: "", which: "all" });
+    at("set-find").value = "";
+    at("set-which").value = "all";
+    show();
+  } catch (error) {
+    say(error.message);
+  }
+}
+
+// A benchmark holds no texts and a data file no predictions: opened one after the other they meet.
+function joined(rows) {
+  const bare = (some) => some.length > 0 && some.every(({ text }) => text === null);
+  if (bare(rows) === bare(set.rows) || !set.rows.length) return rows;
+  const [texts, numbers] = bare(rows) ? [set.rows, rows] : [rows, set.rows];
+  const known = new Map(numbers.map((row) => [row.number, row]));
+  const fits = ({ number, label }) => number < texts.length && [null, label].includes(texts[number].label);
+  if (!numbers.every(fits)) return rows; // of other data
+  return texts.map((row) => {
+    const { prediction = row.prediction, right = null, label = row.label } = known.get(row.number) ?? {};
+    return { ...row, prediction, right, label: row.label ?? label };
+  });
+}
+
+// ---- what the table shows
+
+const nameOf = (prediction) => prediction?.label ?? model().labels[prediction?.index] ?? (prediction ? `class ${prediction.index}` : "");
+const lower = (text) => String(text).trim().toLowerCase();
+
+// Whether a prediction is the label, by name or by number; null where one of them is missing.
+function isRight({ label, prediction, right }) {
+  if (!prediction || label === null) return right ?? null;
+  if (typeof right === "boolean") return right;
+  return lower(label) === lower(nameOf(prediction)) || lower(label) === String(prediction.index);
+}
+
+const rank = (row) => ({ false: 0, null: 1, true: 2 })[String(isRight(row))];
+const sure = ({ prediction }) => prediction?.probability ?? 0;
+
+function listed() {
+  const find = set.find.trim().toLowerCase();
+  const wanted = { all: () => true, wrong: (row) => isRight(row) === false, right: (row) => isRight(row) === true, open: (row) => !row.prediction };
+  const rows = set.rows.filter(
+    (row) => wanted[set.which](row) && (!find || [row.text ?? "", row.pair ?? "", row.label ?? "", nameOf(row.prediction)].some((text) => text.toLowerCase().includes(find))),
+  );
+  if (set.order === "file") return rows;
+  // the surest errors first, then what is not known, then the least sure of what is right
+  return rows.toSorted((a, b) => rank(a) - rank(b) || (rank(a) === 0 ? sure(b) - sure(a) : rank(a) === 2 ? sure(a) - sure(b) : a.number - b.number));
+}
+
+function change(changes) {
+  Object.assign(set, changes, { page: 0 });
+  show();
+}
+
+function turn(page) {
+  set.page = page;
+  show();
+  at("set-rows").querySelector("button")?.focus();
+}
+
+export function show() {
+  at("set-body").hidden = !set.rows.length;
+  const rows = listed();
+  const pages = Math.max(1, Math.ceil(rows.length / SHOWN));
+  set.page = Math.min(set.page, pages - 1);
+  const shown = rows.slice(SHOWN * set.page, SHOWN * (set.page + 1));
+  const focused = document.activeElement?.closest("#set-rows tr")?.dataset.row;
+  at("set-rows").replaceChildren(...shown.map(line));
+  if (focused) at("set-rows").querySelector(`[data-row="${focused}"] button`)?.focus({ preventScroll: true });
+  const known = set.rows.filter(({ prediction }) => prediction).length;
+  const wrong = set.rows.filter((row) => isRight(row) === false).length;
+  const parts = [`${set.name}: ${rows.length} of ${set.rows.length} rows`, `${known} predicted`];
+  if (set.rows.some(({ label }) => label !== null)) parts.push(`${wrong} wrong`);
+  at("set-by").textContent = `${parts.join(", ")}.`;
+  const textless = set.rows.some(({ text }) => text === null);
+  at("set-hint").hidden = !textless;
+  at("set-predict").disabled = textless || known === set.rows.length;
+  showPages(pages);
+  at("set-previous").disabled = at("set-next").disabled = textless || rows.length === 0;
+}
+
+function showPages(pages) {
+  const numbers = [...new Set([0, set.page - 1, set.page, set.page + 1, pages - 1])].filter((page) => page >= 0 && page < pages);
+  const button = (page) =>
+    element("button", { type: "button", "data-page": page, text: page + 1, "aria-label": `Page ${page + 1} of ${pages}`, "aria-current": page === set.page ? "page" : null });
+  at("set-pages").replaceChildren(...(pages > 1 ? numbers.map(button) : []));
+}
+
+function line(row) {
+  const on = row === set.row;
+  const text = row.text === null ? `row ${row.number + 1}` : row.text.length > CUT ? `${row.text.slice(0, CUT - 1)}…` : row.text || "(empty)";
+  const about = { type: "button", text, dir: "auto", disabled: !row.text?.trim(), onclick: () => choose(row) };
+  const right = isRight(row);
+  const verdict = right === null ? "" : right ? "right" : "wrong";
+  const cell = (content, name) => element("td", { "data-name": name, text: content, dir: "auto" });
+  return element(
+    "tr",
+    { "data-row": row.number, class: [on ? "on" : "", verdict].filter(Boolean).join(" ") || null, "aria-current": on ? "true" : null },
+    element("th", { scope: "row" }, element("button", about)),
+    cell(row.label ?? "", "label"),
+    cell(nameOf(row.prediction), "prediction"),
+    cell(row.prediction?.probability == null ? "" : `${(100 * row.prediction.probability).toFixed(1)} %`, "confidence"),
+    cell(verdict, "verdict"),
+  );
+}
+
+// ---- one row
+
+function choose(row) {
+  set.row = row;
+  Object.assign(state, { text: row.text, pair: row.pair, other: null, place: null, position: null, target: null, against: null });
+  allow();
+  const rows = listed();
+  set.page = Math.max(0, Math.floor(rows.indexOf(row) / SHOWN));
+  show();
+  explain();
+}
+
+function step(by) {
+  const rows = listed().filter(({ text }) => text?.trim());
+  if (!rows.length) return;
+  const here = rows.indexOf(set.row);
+  choose(rows[here < 0 ? 0 : (here + by + rows.length) % rows.length]);
+}
+
+// The explanation of a row says what is predicted for it: no further request is needed.
+function learn(views) {
+  const view = views[0];
+  if (!set.row || !view || state.text !== set.row.text || view.model !== state.model) return;
+  const best = view.classes[0] ?? { label: view.label, index: view.target, probability: view.probability };
+  if (best.label === null) return;
+  Object.assign(set.row, { prediction: { label: best.label, index: best.index, probability: best.probability }, right: null });
+  show();
+}
+
+// Predictions of another model are not this one's.
+function forget() {
+  running?.abort();
+  for (const row of set.rows) Object.assign(row, { prediction: null, right: null });
+  if (set.rows.length) show();
+}
+
+// ---- all rows, one request after the other
+
+async function predictAll() {
+  running = new AbortController();
+  const { signal } = running;
+  at("set-predict").textContent = "Stop";
+  at("set-bar").hidden = false;
+  say("");
+  const open = listed().filter((row) => !row.prediction && row.text?.trim());
+  try {
+    for (const [done, row] of open.entries()) {
+      await predict(row, signal);
+      at("set-bar").value = (done + 1) / open.length;
+      if (done % 10 === 9) show();
+    }
+  } catch (error) {
+    if (error.name !== "AbortError") say(error.message);
+  }
+  running = null;
+  at("set-bar").hidden = true;
+  at("set-predict").textContent = "Predict all rows";
+  show();
+}
+
+async function predict(row, signal) {
+  const response = await ask("/api/predict", { model: state.model, text: row.text, text_pair: row.pair }, signal);
+  const { label, index, probability } = await response.json();
+  Object.assign(row, { prediction: { label, index, probability }, right: null });
+}
+
+function save(toast) {
+  const head = ["number", "text", "text_pair", "label", "prediction", "confidence", "right"];
+  const rows = listed().map((row) => [row.number + 1, row.text, row.pair, row.label, nameOf(row.prediction), row.prediction?.probability, isRight(row)]);
+  const type = "text/csv";
+  download({ file: "alti-set.csv" }, new Blob([csv([head, ...rows])], { type }));
+  toast("alti-set.csv saved.");
+}

@@ -1,0 +1,63 @@
+// A set of views: addresses of this page with a title each, kept in one file.
+
+import { VIEWS } from "/files.js";
+import { download } from "/keep.js";
+import { element } from "/paint.js";
+import { address, state } from "/state.js";
+
+const MOST = 200;
+const at = (id) => document.getElementById(id);
+const views = [];
+
+export function wireViewSet({ toast }) {
+  at("view-keep").addEventListener("click", () => {
+    if (views.length >= MOST) {
+      toast(`A set holds up to ${MOST} views: save this one and begin another.`);
+      return;
+    }
+    views.push({ title: titleOf(), address: address() });
+    show();
+    toast("View kept.");
+  });
+  at("view-save").addEventListener("click", () => {
+    const content = JSON.stringify({ kind: VIEWS, version: 1, views }, null, 1);
+    download({ file: "alti-views.json" }, new Blob([content], { type: "application/json" }));
+    toast("alti-views.json saved.");
+  });
+  show();
+}
+
+export function addViews(more) {
+  views.push(...more.slice(0, MOST - views.length));
+  show();
+}
+
+function titleOf() {
+  const text = state.text.trim().split(/\s+/).join(" ");
+  const cut = text.length > 60 ? `${text.slice(0, 59)}…` : text;
+  const layer = state.layer === null ? "" : `, layer ${state.layer + 1}`;
+  return `${cut} · ${state.methods.join(", ")} · ${state.versus ? `${state.model} and ${state.versus}` : state.model}${layer}`;
+}
+
+function show() {
+  at("view-save").disabled = !views.length;
+  at("view-list").replaceChildren(...views.map(line));
+}
+
+function line(view, i) {
+  const open = () => {
+    if (location.hash === view.address) return;
+    location.hash = view.address; // read as any link is
+  };
+  const remove = () => {
+    views.splice(i, 1);
+    show();
+    at("view-keep").focus();
+  };
+  return element(
+    "li",
+    {},
+    element("button", { type: "button", class: "plain", dir: "auto", text: view.title || `view ${i + 1}`, onclick: open }),
+    element("button", { type: "button", class: "round", "aria-label": `Remove ${view.title}`, text: "×", onclick: remove }),
+  );
+}

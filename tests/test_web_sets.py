@@ -1,0 +1,215 @@
+"""A set of texts on the page: opened in the browser, predicted and explained row by row."""
+
+import base64
+import json
+
+import pytest
+
+import alti
+
+from pages import BROWSED, READY, show
+
+pytestmark = BROWSED
+ROWS = [
+    ("A gorgeous, witty film.", "positive"),
+    ("A tedious mess.", "positive"),  # wrong: the model says negative
+    ("It is a dull film.", "negative"),
+    ("Superb acting.", "negative"),  # wrong
+]
+CSV = "text,label\n" + "\n".join(f'"{text}",{label}' for text, label in ROWS)
+OPEN = """(async () => {{
+  const bytes = Uint8Array.from(atob('{data}'), letter => letter.charCodeAt(0));
+  const files = new DataTransfer();
+  files.items.add(new File([bytes], '{name}'));
+  const field = document.querySelector('#set-file');
+  field.files = files.files;
+  field.dispatchEvent(new Event('change'));
+}})()"""
+LINES = "[...document.querySelectorAll('#set-rows tr')]"
+TEXTS = f"{LINES}.map(row => row.querySelector('button').textContent)"
+IDLE = "document.querySelector('#set-predict').textContent === 'Predict all rows'"
+
+
+def give(page, content, name="set.csv"):
+    """Open a file as a user does, and wait for the table or the sentence."""
+    content = content.encode() if isinstance(content, str) else content
+    page.run("document.querySelector('#set-error').textContent = ''")
+    page.run(OPEN.format(data=base64.b64encode(content).decode(), name=name))
+    page.wait(
+        "!document.querySelector('#set-body').hidden"
+        " || !!document.querySelector('#set-error').textContent"
+        " || !!document.querySelector('#view-list li')"
+    )
+
+
+def sentence(page):
+    return page.run("document.querySelector('#set-error').textContent")
+
+
+@pytest.fixture
+def opened(blank):
+    show(blank, text="A film.", methods="alti")
+    give(blank, CSV)
+    return blank
+
+
+def test_a_set_is_predicted_row_by_row_and_errors_come_first(opened):
+    assert opened.run(TEXTS) == [text for text, _ in ROWS]
+    opened.click("#set-predict")
+    opened.wait(f"{IDLE} && document.querySelectorAll('#set-rows .wrong').length === 2")
+    model = alti.load(device="cpu")
+    found = {text: one for (text, _), one in zip(ROWS, model.predict(t for t, _ in ROWS))}  # noqa: B905
+    cells = opened.run(f"{LINES}.map(row => [...row.cells].map(cell => cell.textContent))")
+    for text, label, prediction, confidence, verdict in cells:
+        assert prediction == found[text].label
+        assert confidence == f"{100 * found[text].probability:.1f} %"
+        assert verdict == ("right" if prediction == label else "wrong")
+    assert [row[4] for row in cells] == ["wrong", "wrong", "right", "right"]
+    wrong = [row for row in cells if row[4] == "wrong"]
+    assert float(wrong[0][3][:-2]) >= float(wrong[1][3][:-2])  # the surest error first
+    assert "4 of 4 rows, 4 predicted, 2 wrong" in opened.run(
+        "document.querySelector('#set-by').textContent"
+    )
+
+
+def test_next_previous_and_filter_by_keyboard_alone(opened):
+    opened.run("document.querySelector('#set-next').focus()")
+    opened.key("Enter")
+    opened.wait(f"{READY} && document.querySelector('#text').value === {json.dumps(ROWS[0][0])}")
+    opened.wait("document.querySelector('#set-rows tr.on [data-name=prediction]').textContent")
+    assert opened.run("document.activeElement.id") == "set-next"
+    for name, wanted in (("set-next", 2), ("set-previous", 0)):
+        opened.run("document.querySelector('#set-order').value = 'file'")
+        opened.run("document.querySelector('#set-order').dispatchEvent(new Event('change'))")
+        opened.run(f"document.querySelector('#{name}').focus()")
+        opened.key("Enter")
+        opened.key("Enter")
+        text = json.dumps(ROWS[wanted][0])
+        opened.wait(f"{READY} && document.querySelector('#text').value === {text}")
+    opened.run("document.querySelector('#set-find').focus()")
+    opened.type("DULL")
+    assert opened.run(TEXTS) == ["It is a dull film."]
+    opened.run("document.querySelector('#set-rows button').focus()")
+    opened.key("Enter")
+    opened.wait(f"{READY} && document.querySelector('#text').value === 'It is a dull film.'")
+    opened.wait("document.activeElement.closest('#set-rows tr')?.dataset.row === '2'")
+
+
+def test_everything_has_a_name(opened):
+    unnamed = """[...document.querySelectorAll('#sets :is(button, input, select, progress)')]
+      .filter(n => !(n.ariaLabel || n.textContent.trim() || n.labels?.length)).map(n => n.id)"""
+    assert opened.run(unnamed) == []
+    assert opened.run("document.querySelector('.set thead').textContent") == (
+        "textlabelpredictionconfidenceverdict"
+    )
+
+
+@pytest.mark.parametrize(("width", "dark"), [(320, True), (1100, False)])
+def test_it_fits(opened, width, dark):
+    opened.size(width, 800, dark=dark)
+    assert opened.run("document.documentElement.scrollWidth") <= width
+
+
+def test_results_of_alti_are_opened(blank, tmp_path):
+    show(blank, text="A film.", methods="alti")
+    found = alti.load(device="cpu").explain(ROWS[1][0], layers=False)
+    lines = f"{found.to_json()}\n{found.to_json()}\n"
+    give(blank, lines, "results.jsonl")
+    assert blank.run(TEXTS) == [ROWS[1][0]] * 2
+    assert blank.run(f"{LINES}[0].cells[2].textContent") == found.label
+    found.save(tmp_path / "one.alti")
+    give(blank, (tmp_path / "one.alti").read_bytes(), "one.alti")
+    blank.wait(f"{LINES}.length === 1")
+    header = {"alti_bench": 1}
+    bench = [
+        {
+            "text": i,
+            "method": "alti",
+            "gold": label,
+            "target": 0,
+            "probability": 0.7,
+            "right": i > 1,
+        }
+        for i, (_, label) in enumerate(ROWS)
+    ]
+    give(blank, "\n".join(map(json.dumps, [header, *bench])), "bench.jsonl")
+    blank.wait(f"{LINES}.length === 4")
+    assert blank.run(TEXTS)[0] == "row 1"
+    assert blank.run("document.querySelector('#set-hint').hidden") is False
+    give(blank, "text\n" + "\n".join(f'"{text}"' for text, _ in ROWS))
+    blank.wait("document.querySelector('#set-hint').hidden")
+    assert set(blank.run(TEXTS)[:2]) == {ROWS[0][0], ROWS[1][0]}  # what was wrong there
+
+
+HOSTILE = {
+    "large.csv": (b"text\n" + b"a" * 10_000_000, "large.csv has 10.0 MB, and this page reads up"),
+    "binary.csv": (bytes(range(256)) * 20, "binary.csv is not text in UTF-8"),
+    "numbers.jsonl": ('{"text": 3}\n', "text of row 1 is not a text"),
+    "list.json": ("[1, 2, 3]", "list.json holds something else than objects"),
+    "broken.jsonl": ('{"text": "a"}\n{"text": \n', "line 2 is not a JSON object"),
+    "none.csv": ("", "none.csv has no rows"),
+    "quote.csv": ('text\n"open', "quote.csv has a quote that does not end"),
+    "views.json": ('{"kind": "alti-views", "views": [{"title": 1}]}', "is damaged"),
+    "deep.json": ("[" * 100_000, "deep.json"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_file_gets_one_sentence(blank, name):
+    content, wanted = HOSTILE[name]
+    show(blank, text="A film.", methods="alti")
+    give(blank, content, name)
+    assert wanted in sentence(blank)
+    assert len(sentence(blank)) < 300
+    assert blank.run("document.querySelector('#set-body').hidden") is True
+    assert blank.problems == []
+
+
+def test_nothing_of_a_file_is_run(blank):
+    show(blank, text="A film.", methods="alti")
+    attack = "<img src=x onerror='document.body.dataset.owned = 1'><script>1</script>"
+    formula = '=HYPERLINK("http://x","y")'
+    record = {"text": attack, "label": formula, "__proto__": {"polluted": 1}}
+    give(blank, json.dumps(record) + "\n" + json.dumps({"text": "+1+1", "label": "-3"}), "x.jsonl")
+    assert attack[:40] in blank.run(TEXTS)[0]
+    assert blank.run("document.querySelectorAll('#sets img, #sets script').length") == 0
+    blank.click("#set-rows tr:nth-child(1) button")
+    blank.wait(READY)
+    assert blank.run("document.body.dataset.owned ?? null") is None
+    assert blank.run("({}).polluted ?? null") is None
+    saved = blank.run(
+        """(async () => {
+      const { csv } = await import('/files.js');
+      return csv([['=1+1', '+x', '-2', '-x', '@y', '\\tz', 'a,b', 'say "hi"', 0.5, null]]);
+    })()"""
+    )
+    assert saved == '\'=1+1,\'+x,-2,\'-x,\'@y,\'\tz,"a,b","say ""hi""",0.5,\r\n'
+    blank.problems.clear()  # the text itself is shown; an image that is none may be asked for
+
+
+def test_views_are_kept_saved_and_opened(blank):
+    show(blank, text="A superb film.", methods="alti", layer=2)
+    blank.run("document.querySelector('#sets').open = true")
+    blank.click("#view-keep")
+    blank.wait("document.querySelectorAll('#view-list li').length === 1")
+    title = blank.run("document.querySelector('#view-list li button').textContent")
+    assert title.startswith("A superb film. · alti · minilm-l6-sst2, layer 3")
+    stored = {"kind": "alti-views", "version": 1, "views": []}
+    stored["views"] = [{"title": "<b>dull</b>", "address": "#text=A+dull+film.&methods=alti"}]
+    give(blank, json.dumps(stored), "alti-views.json")
+    blank.wait("document.querySelectorAll('#view-list li').length === 2")
+    assert blank.run("document.querySelectorAll('#view-list b').length") == 0
+    blank.click("#view-list li:nth-child(2) button")
+    blank.wait(f"{READY} && document.querySelector('#text').value === 'A dull film.'")
+    blank.click("#view-list li:nth-child(1) button")
+    blank.wait("document.querySelector('#layer-number').textContent === '3 of 6'")
+
+
+def test_what_is_predicted_belongs_to_the_model(opened):
+    opened.click("#set-rows button")
+    opened.wait("!!document.querySelector('#set-rows tr.on [data-name=prediction]').textContent")
+    other = "(s => { s.selectedIndex = 1; s.dispatchEvent(new Event('change')) })"
+    opened.run(f"{other}(document.querySelector('#model'))")
+    opened.wait(READY)
+    rows = f"{LINES}.filter(row => row.cells[2].textContent).length"
+    assert opened.run(rows) <= 1  # that of the row which is shown, by the model that is
