@@ -141,7 +141,21 @@ def test_results_of_alti_are_opened(blank, tmp_path):
     assert set(blank.run(TEXTS)[:2]) == {ROWS[0][0], ROWS[1][0]}  # what was wrong there
 
 
+def test_a_folder_of_results_meets_its_labels(opened):
+    """The labels of a data file stay with its texts when their predictions are opened."""
+    listed = [
+        {"id": str(i), "text": text, "pair": None, "label": "negative", "probability": 0.9,
+         "target": 0, "tokens": [], "offsets": [], "scores": [], "error": None}
+        for i, (text, _) in enumerate(ROWS)
+    ]  # fmt: skip
+    give(opened, "\n".join(map(json.dumps, listed)), "results.jsonl")
+    opened.wait(f"{LINES}[0].cells[4].textContent === 'wrong'")
+    verdicts = opened.run(f"{LINES}.map(row => row.cells[4].textContent)")
+    assert verdicts == ["wrong", "wrong", "right", "right"]
+
+
 HOSTILE = {
+    "part.parquet": (b"PAR1" + bytes(100), "is Parquet, which a browser does not read"),
     "large.csv": (b"text\n" + b"a" * 10_000_000, "large.csv has 10.0 MB, and this page reads up"),
     "binary.csv": (bytes(range(256)) * 20, "binary.csv is not text in UTF-8"),
     "numbers.jsonl": ('{"text": 3}\n', "text of row 1 is not a text"),

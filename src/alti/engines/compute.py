@@ -70,6 +70,8 @@ class Asked:
                 f"{answers[0]} explains every token of an answer, and a text has one row: explain "
                 "the answer as a whole (total, --total)"
             )
+        if self.options.get("lens"):
+            raise UsageError("lens (--lens) is not kept with many texts: explain them one by one")
         if self.top_k is not None and self.options.get("layers"):
             raise UsageError("top_k keeps some tokens and layers are maps of all: leave one out")
 
@@ -85,6 +87,7 @@ ARGUMENTS = (  # of explain_all, beside the method's own options
     "groups",
     "bos",
     "layers",
+    "lens",
     "truncate",
 )
 

@@ -19,6 +19,9 @@ export async function opened(file) {
   const bytes = new Uint8Array(await file.arrayBuffer());
   const stored = savedResult(bytes);
   if (stored) return { kind: "rows", rows: [resultRow(stored, 0)] };
+  if (String.fromCharCode(...bytes.subarray(0, 4)) === "PAR1") {
+    throw new Error(`${file.name} is Parquet, which a browser does not read: write alti results FOLDER --json > set.jsonl, and open that.`);
+  }
   const text = textOf(bytes, file.name);
   const content = /^\s*[[{]/.test(text) ? fromJson(text, file.name) : { records: fromCsv(text, file.name) };
   if (content.views) return { kind: "views", views: content.views };
@@ -118,6 +121,7 @@ function rowsOf(records, name) {
   if (records.some((record) => !isObject(record))) throw new Error(`${name} holds something else than objects: give one for each text.`);
   if (records[0]?.alti_bench !== undefined) return benchRows(records.slice(1), name);
   if (records.every((record) => record.source?.texts && record.predictions)) return records.map(resultRow);
+  if (records.length && records.every(isListed)) return records.map(listedRow);
   const names = Object.keys(records[0] ?? {});
   const find = (known) => known.find((column) => names.includes(column));
   const column = find(TEXTS) ?? names.find((each) => typeof records[0][each] === "string" && !LABELS.includes(each));
@@ -143,6 +147,15 @@ function resultRow(result, number) {
   const prediction = label === null ? null : { label: String(label), index, probability: shareOf(probability) };
   const answered = result.source.answer !== undefined && result.source.answer !== null;
   return { number, text, pair: answered || typeof pair !== "string" ? null : pair, label: null, prediction };
+}
+
+// What `alti results --json` lists of a folder that `alti explain --out` wrote.
+const isListed = (record) => ["id", "text", "label", "probability", "offsets", "error"].every((name) => Object.hasOwn(record, name));
+
+function listedRow({ text, pair, label, target, probability }, number) {
+  const index = Number.isInteger(target) ? target : null;
+  const prediction = typeof label === "string" ? { label, index, probability: shareOf(probability) } : null;
+  return { number, text: typeof text === "string" ? text : "", pair: typeof pair === "string" ? pair : null, label: null, prediction };
 }
 
 // Rows of `alti bench` hold numbers of texts, not the texts; a row for each method.
