@@ -243,12 +243,12 @@ def test_a_file_that_cannot_be_read(tmp_path, name, content, kind, sentence):
 
 def test_a_place_that_is_not_there(tmp_path):
     with pytest.raises(
-        alti.UsageError, match=r"a\.csv does not exist: give a file, a folder of parquet files"
+        alti.UsageError, match=r"a\.csv does not exist: give a file, a folder of files"
     ):
         read(tmp_path / "a.csv")
     with pytest.raises(alti.UsageError, match=r"data/a\.csv does not exist"):
         read("data/a.csv")
-    with pytest.raises(alti.UsageError, match="holds no parquet files"):
+    with pytest.raises(alti.UsageError, match=r"holds no \.parquet, \.jsonl"):
         read(tmp_path)
 
 

@@ -25,6 +25,7 @@ ROOMS = (  # a module imports from its own room and earlier ones; "" holds error
     "views",
     "metrics",
     "experiments",
+    "engines",
     "web",
     "cli",
 )

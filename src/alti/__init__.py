@@ -106,6 +106,7 @@ __all__ = [
 _MODULES = {  # alti.metrics.jaccard and alti.html.page need no import of their own
     "bench": "experiments.bench",
     "cards": "views.cards",
+    "engines": "engines",
     "html": "views.html",
     "latex": "views.latex",
     "metrics": "metrics",

@@ -10,7 +10,7 @@ import typer
 
 from alti import AltiError, UsageError, __version__
 from alti._characters import note
-from alti.cli import lists, runs, texts
+from alti.cli import lists, many, runs, texts
 from alti.cli.console import silence
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app = typer.Typer(
 COMMANDS: tuple[Callable[..., None], ...] = (  # in the order of the help
     texts.explain,
     texts.compare,
+    many.results,
     runs.bench,
     runs.train,
     texts.serve,

@@ -87,14 +87,22 @@ class Asked:
     @contextmanager
     def writing(self) -> Iterator[dict[str, Any] | None]:
         """How an answer is generated."""
-        if self.generate is None:
+        options = self.generation
+        if options is None or self.generate is None:
             yield None
             return
+        with late_bar("tokens") as update:
+            yield {**options, "streamer": _Written(update, self.generate)}
+
+    @property
+    def generation(self) -> dict[str, Any] | None:
+        """The options of how an answer is generated."""
+        if self.generate is None:
+            return None
         options: dict[str, Any] = {"max_new_tokens": self.generate, "seed": self.seed}
         if self.temperature is not None:
             options |= {"do_sample": True, "temperature": self.temperature}
-        with late_bar("tokens") as update:
-            yield {**options, "streamer": _Written(update, self.generate)}
+        return options
 
 
 class _Written:

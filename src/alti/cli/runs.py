@@ -1,6 +1,7 @@
 """Commands that run over a data set; a stopped run can be resumed."""
 
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ import typer
 from alti import LoadError, UsageError
 from alti._characters import harmless, note, plain
 from alti.cli.console import bar, no_input, resumable, say
+from alti.cli.many import Actors, Address, EngineName, Gpus, benched
 from alti.cli.shared import (
     Device,
     Dtype,
@@ -29,8 +31,10 @@ from alti.cli.translations import bench_alignment, translation_of, translation_s
 
 if TYPE_CHECKING:
     from alti import Model
-    from alti.experiments.bench import Plan, Study
+    from alti.experiments.bench import Plan, Progress, Study
     from alti.experiments.evaluate import Row
+
+    Ran = Callable[[Path], Iterator[Progress]]
 
 FORMATS = ("text", "markdown", "latex", "csv")
 
@@ -99,6 +103,10 @@ def bench(
         Path, typer.Option(help="The file for the rows; a stopped run resumes from it.")
     ] = Path("bench.jsonl"),
     form: Annotated[str, typer.Option("--format", help="text, markdown, latex or csv.")] = "text",
+    engine: EngineName = "local",
+    address: Address = None,
+    actors: Actors = None,
+    gpus: Gpus = 0,
     device: Device = "auto",
     dtype: Dtype = None,
     trust_remote_code: Trust = False,
@@ -125,14 +133,11 @@ def bench(
         "truncate": truncate,
         "keep_scores": keep_scores,
     }
-    of_contexts = {
-        "group": group,
-        "generate": generate,
-        "subsets": subsets,
-        "distractors": distractors,
-        "rival": rival,
-    }
+    of_contexts = {"group": group, "generate": generate, "rival": rival}
+    of_contexts |= {"subsets": subsets, "distractors": distractors}
     loading = partial(open_model, model, device, dtype, trust_remote_code)
+    named = (model, device, dtype, False, trust_remote_code)
+    ran = benched(task, named, engine_name=engine, address=address, actors=actors, gpus=gpus)
     if task == "alignment":
         _require_none({**of_texts, **of_contexts, "metrics": metrics}, task)
         return bench_alignment(loading(), methods, common, out, form, as_json)
@@ -144,13 +149,13 @@ def bench(
         plan = _study(task, methods, metrics, common | of_contexts)
     loaded = loading()
     plan = plan if methods else _with_default_methods(plan, loaded)
-    return _bench(plan, loaded, out, form, as_json, rival)
+    return _bench(plan, partial(ran, plan, loaded), out, form, as_json, rival)
 
 
 def _bench(
-    plan: "Plan | Study", model: "Model", out: Path, form: str, as_json: bool, rival: str | None
+    plan: "Plan | Study", ran: "Ran", out: Path, form: str, as_json: bool, rival: str | None
 ) -> None:
-    plan, rows = _rows(plan, model, out)
+    plan, rows = _rows(plan, ran, out)
     _print_bench(plan, rows, form, as_json, rival)
     _note_work(plan, rows, out)
 
@@ -218,12 +223,12 @@ def _with_default_methods(plan: "Plan | Study", model: "Model") -> "Plan | Study
     return replace(plan, methods=methods)
 
 
-def _rows(plan: "Plan | Study", model: "Model", out: Path) -> "tuple[Plan | Study, list[Row]]":
+def _rows(plan: "Plan | Study", ran: "Ran", out: Path) -> "tuple[Plan | Study, list[Row]]":
     """Run a plan, and read what it wrote."""
-    from alti.experiments.bench import load_rows, run
+    from alti.experiments.bench import load_rows
 
     with resumable(out), no_input(), bar("texts") as update:
-        for progress in run(plan, model, out):
+        for progress in ran(out):
             update(progress.texts, progress.total)
     plan, rows = load_rows(out)
     if not any("method" in row for row in rows):

@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,17 @@ from alti._characters import note, plain
 from alti.cli import pictures
 from alti.cli.console import Lines, passes, say, watched
 from alti.cli.deeper import Heads, Lens, show_heads
+from alti.cli.many import (
+    Actors,
+    Address,
+    EngineName,
+    Folder,
+    Gpus,
+    IdColumn,
+    Out,
+    ShardRows,
+    TopK,
+)
 from alti.cli.prompts import (
     Answer,
     Asked,
@@ -38,9 +50,11 @@ from alti.cli.shared import (
     ModelName,
     Output,
     Pair,
+    PairColumn,
     Plot,
     Position,
     Target,
+    TextColumn,
     Tokens,
     Truncate,
     Trust,
@@ -49,6 +63,7 @@ from alti.cli.shared import (
 )
 
 if TYPE_CHECKING:
+    from alti import Model
     from alti.experiments.evaluate import Spec
 
 COMPARED = "alti,absence,linear,input_x_gradient,attention_rollout"
@@ -59,7 +74,11 @@ def explain(
         str | None, typer.Argument(help="The text; - reads one text per line from standard input.")
     ] = None,
     model: ModelName = None,
-    file: Annotated[Path | None, typer.Option(help="Read one text per line from a file.")] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(help="Read one text per line; with --out also JSONL, CSV, Parquet, folders."),
+    ] = None,
+    out: Out = None,
     pair: Pair = None,
     method: Annotated[str, typer.Option(help="See `alti methods`.")] = "alti",
     option: Annotated[
@@ -93,6 +112,16 @@ def explain(
     heads: Heads = None,
     truncate: Truncate = False,
     batch_size: Annotated[int, typer.Option(help="Texts per forward pass.")] = 32,
+    top_k: TopK = None,
+    split: Annotated[str | None, typer.Option(help="With --out: of the data.")] = None,
+    text_column: TextColumn = None,
+    pair_column: PairColumn = None,
+    id_column: IdColumn = None,
+    shard_rows: ShardRows = None,
+    engine: EngineName = "local",
+    address: Address = None,
+    actors: Actors = None,
+    gpus: Gpus = 0,
     device: Device = "auto",
     dtype: Dtype = None,
     graphs: Graphs = False,
@@ -105,11 +134,11 @@ def explain(
     """
     asked = Asked(text, pair, answer, generate, temperature, seed, documents, chat, choices)
     _require_one_text(text, file, chat)
-    if layers and not as_json:
-        raise UsageError(
-            "--layers prints the maps as JSON: "
-            "add --json, or draw them with --plot FILE --kind layers"
-        )
+    folder = Folder(
+        out, engine, address, actors, gpus, top_k, shard_rows,
+        split, text_column, pair_column, id_column,
+    )  # fmt: skip
+    _require_json(layers, as_json or out is not None)
     output = Output(as_json, tokens, bars, html, latex, plot, kind, group)
     options: dict[str, Any] = {
         "method": method,
@@ -124,16 +153,18 @@ def explain(
         "truncate": truncate,
         **_method_options(method, option or []),
     }
+    if out is not None:
+        _require_lines(asked, plot or html or latex, heads)
+        options |= {"answer": answer, "generate": asked.generation}
+        loading = (model, device, dtype, graphs, trust_remote_code)
+        folder.explain(file, loading, options, batch_size, as_json)
+        return
+    opening = partial(open_model, model, device, dtype, trust_remote_code, graphs)
     if file is not None or text == "-":
         _require_lines(asked, plot, heads)
-        lines = Lines(file)
-        loaded = open_model(model, device, dtype, trust_remote_code, graphs)
-        with asked.writing() as written:
-            answers: dict[str, Any] = {"answer": answer, "generate": written}
-            results = loaded.explain_all(lines, batch_size=batch_size, **answers, **options)
-            _explain_lines(results, lines, output)
+        _explain_lines(Lines(file), opening, asked, {**options, "batch_size": batch_size}, output)
         return
-    loaded = open_model(model, device, dtype, trust_remote_code, graphs)
+    loaded = opening()
     if heads is not None:
         show_heads(loaded, heads, asked, options, output)
         return
@@ -156,16 +187,37 @@ def _require_one_text(text: str | None, file: Path | None, chat: Path | None) ->
         raise UsageError("give one of a TEXT (- for standard input), --file FILE or --chat FILE")
 
 
-def _require_lines(asked: Asked, plot: Path | None, heads: int | None) -> None:
+def _require_json(layers: bool, stored: bool) -> None:
+    if layers and not stored:
+        raise UsageError(
+            "--layers prints the maps as JSON: "
+            "add --json, or draw them with --plot FILE --kind layers"
+        )
+
+
+def _require_lines(asked: Asked, drawn: Path | None, heads: int | None) -> None:
     whole = asked.pair is None and not asked.documents and not asked.choices
-    if not whole or plot is not None or heads is not None:
+    if not whole or drawn is not None or heads is not None:
         raise UsageError(
             "--pair, --document, --choice, --plot and --heads go with one TEXT, not with the lines "
             "of a file"
         )
 
 
-def _explain_lines(results: "Iterator[Any]", lines: Lines, output: Output) -> None:
+def _explain_lines(
+    lines: Lines,
+    opening: "Callable[[], Model]",
+    asked: Asked,
+    options: dict[str, Any],
+    output: Output,
+) -> None:
+    model = opening()
+    with asked.writing() as written:
+        options |= {"answer": asked.answer, "generate": written}
+        _show_lines(model.explain_all(lines, **options), lines, output)
+
+
+def _show_lines(results: "Iterator[Any]", lines: Lines, output: Output) -> None:
     """Show results as they come; what is done before an error is saved."""
     done = 0
     to_save = []

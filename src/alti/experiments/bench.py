@@ -35,12 +35,14 @@ __all__ = [
     "cost",
     "curves",
     "default_methods",
+    "fingerprints",
     "load_rows",
     "metrics_of",
     "parsed",
     "parsed_metric",
     "run",
     "summary",
+    "total_of",
     "verdicts",
     "work",
 ]
@@ -63,10 +65,10 @@ def run(plan: Plan | Study, model: Model, file: Path) -> Iterator[Progress]:
 def _study(study: Study, model: Model, file: Path) -> Iterator[Progress]:
     """Text by text, row by row."""
     examiner = Examiner(model, study)
-    fingerprints = _fingerprints(study, model)
-    total = _total(study)
+    of = fingerprints(study, model)
+    total = total_of(study)
     questions = study.rows()
-    with opened(file, study, fingerprints) as stored:
+    with opened(file, study, of) as stored:
         for texts, asked in enumerate(questions, start=1):
             if not stored.holds(asked.number, study.methods):
                 for row in examiner.rows(asked, stored.of(asked.number, study.methods)):
@@ -77,11 +79,11 @@ def _study(study: Study, model: Model, file: Path) -> Iterator[Progress]:
 def _plan(plan: Plan, model: Model, file: Path) -> Iterator[Progress]:
     """Chunk by chunk."""
     judge = Judge(model, plan.setting())
-    fingerprints = _fingerprints(plan, model)
-    total = _total(plan)
+    of = fingerprints(plan, model)
+    total = total_of(plan)
     rows = plan.rows()  # before the file is made: data that cannot be read leaves none
     texts = 0
-    with opened(file, plan, fingerprints) as stored:
+    with opened(file, plan, of) as stored:
         while chunk := list(islice(rows, plan.chunk)):
             if not all(stored.holds(row.number, plan.methods) for row in chunk):
                 stored.add(judge.rows(chunk))
@@ -89,15 +91,15 @@ def _plan(plan: Plan, model: Model, file: Path) -> Iterator[Progress]:
             yield Progress(texts, total)
 
 
-def _fingerprints(plan: Plan | Study, model: Model) -> dict[str, str]:
+def fingerprints(plan: Plan | Study, model: Model) -> dict[str, str]:
     """What names do not say: the dtype, and hashes of the model and the data."""
-    fingerprints = {"dtype": model.dtype, "model": model.fingerprint()}
+    of = {"dtype": model.dtype, "model": model.fingerprint()}
     if (data := fingerprint(plan.data)) is not None:
-        fingerprints["data"] = data
-    return fingerprints
+        of["data"] = data
+    return of
 
 
-def _total(plan: Plan | Study) -> int | None:
+def total_of(plan: Plan | Study) -> int | None:
     """How many rows there will be, where that is known without downloading them."""
     if Path(plan.data).exists():
         return sum(1 for _ in plan.rows())

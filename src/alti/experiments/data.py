@@ -1,4 +1,4 @@
-"""Reads a data set row by row: a file, a folder of parquet files, or a name on the hub."""
+"""Reads a data set row by row: a file, a folder of files, or a name on the hub."""
 
 import heapq
 import itertools
@@ -51,7 +51,8 @@ def read(
     """Read the rows of a data set, one at a time.
 
     `source` is a .parquet, .jsonl, .ndjson, .json, .csv, .tsv or .txt file (all but parquet also as
-    .gz), a folder of parquet files, or the name of a data set of the hub, as NAME or NAME:CONFIG.
+    .gz), a folder of such files or of `datasets`, or the name of a data set of the hub, as NAME or
+    NAME:CONFIG.
     `text`, `label`, `rationale` and `pair` (a second text) name columns; a text may be a list of
     words. `split` keeps the rows with that value in the column "split"; on the hub it chooses the
     split of that name (default: "test", else the first). Rows are numbered from 0 within the split;
@@ -97,10 +98,10 @@ class _Columns:
 
     def example(self, number: int, row: dict[str, Any]) -> Example | Skipped:
         try:
-            text = _text(row.get(self.text))
+            text = text_of(row.get(self.text))
             label = _label(row.get(self.label)) if self.label else None
             rationale = _rationale(row.get(self.rationale), text) if self.rationale else None
-            pair = _text(row.get(self.pair)) if self.pair else None
+            pair = text_of(row.get(self.pair)) if self.pair else None
         except ValueError as reason:
             return Skipped(number, str(reason))
         return Example(number, text, label, rationale, pair)
@@ -114,28 +115,34 @@ def _examples(
         if isinstance(row, str):
             yield Skipped(number, row)
             continue
-        columns = columns or _columns(list(row), source, given)
+        columns = columns or _Columns(**columns_of(list(row), source, given, {"label": LABELS}))
         yield columns.example(number, row)
 
 
-def _columns(names: list[str], source: str, given: dict[str, str | None]) -> _Columns:
-    """The columns that were given, or those with the usual names."""
+def columns_of(
+    names: list[str], source: str, given: dict[str, str | None], usual: dict[str, tuple[str, ...]]
+) -> dict[str, Any]:
+    """The columns that were given, or those with the usual names; a text must be among them."""
     for part, name in given.items():
         if name is not None and name not in names:
             raise UsageError(
                 f"{source} has no column {name!r} for the {part}: its columns are {listed(names)}"
             )
-    text = given["text"] or next((name for name in TEXTS if name in names), None)
-    if text is None:
+    usual = {"text": TEXTS, **usual}
+    columns = {
+        part: name or next((each for each in usual.get(part, ()) if each in names), None)
+        for part, name in given.items()
+    }
+    if columns["text"] is None:
         raise UsageError(
             f"{source} has no column called {listed(TEXTS)}: "
             f"name the column of the text, one of {listed(names)}"
         )
-    label = given["label"] or next((name for name in LABELS if name in names), None)
-    return _Columns(text, label, given["rationale"], given["pair"])
+    return columns
 
 
-def _text(cell: Any) -> str:
+def text_of(cell: Any) -> str:
+    """A cell as a text; a ValueError says why it is none."""
     if isinstance(cell, list) and all(isinstance(word, str) for word in cell):
         cell = " ".join(cell)
     if not isinstance(cell, str):

@@ -34,6 +34,17 @@ def rows_of(source: str | Path, split: str | None = None) -> Iterator[Row]:
     return _in_split(_files(path), split, path) if _is_local(path) else _hub(str(source), split)
 
 
+def is_on_the_hub(source: str | Path) -> bool:
+    """Whether a data set is neither a file nor a folder here."""
+    return not _is_local(Path(source).expanduser())
+
+
+def is_lines(source: str | Path) -> bool:
+    """Whether a data set is text files with a text in each line."""
+    files = _listed(Path(source).expanduser())
+    return bool(files) and all(_format(file) == ".txt" for file in files)
+
+
 def has_splits(source: str | Path) -> bool:
     """Whether a data set can be read by split: one of the hub, or files with a column "split"."""
     path = Path(source).expanduser()
@@ -46,12 +57,26 @@ def has_splits(source: str | Path) -> bool:
 def fingerprint(source: str | Path) -> str | None:
     """A hash of the files of a data set; None for a data set of the hub."""
     path = Path(source).expanduser()
-    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path] if path.is_file() else []
+    files = _listed(path)
     digest = hashlib.sha256()
     for file in files:
         with file.open("rb") as opened:
             digest.update(hashlib.file_digest(opened, "sha256").digest())
     return digest.hexdigest()[:16] if files else None
+
+
+def _listed(path: Path) -> list[Path]:
+    """A file, or the files of a folder that can be read, sorted by name: tables before texts."""
+    if not path.is_dir():
+        return [path] if path.is_file() else []
+    files = sorted(file for file in path.iterdir() if _format(file) in _FORMATS and _is_data(file))
+    tables = [file for file in files if _format(file) in (".parquet", ".arrow")]
+    return tables or files
+
+
+def _is_data(file: Path) -> bool:
+    """Whether a file of a folder is one of rows, not one of those that describe the others."""
+    return file.is_file() and not file.name.startswith((".", "_")) and file.name not in _DESCRIBE
 
 
 def _in_split(rows: Iterator[Row], split: str | None, source: Path) -> Iterator[Row]:
@@ -79,9 +104,15 @@ def _in_split(rows: Iterator[Row], split: str | None, source: Path) -> Iterator[
 def _is_local(path: Path) -> bool:
     """Whether the source is a file or a folder, and not a name on the hub."""
     if path.is_dir():
-        if not list(path.glob("*.parquet")):
+        kinds = {_format(file) for file in _listed(path)}
+        if len(kinds) > 1:
             raise UsageError(
-                f"the folder {path} holds no parquet files: "
+                f"the folder {path} holds files of several formats ({listed(sorted(kinds))}): "
+                "name one of the files"
+            )
+        if not kinds:
+            raise UsageError(
+                f"the folder {path} holds no {listed(_FORMATS)} files: "
                 "give a file, or a folder that holds some"
             )
         return True
@@ -90,8 +121,7 @@ def _is_local(path: Path) -> bool:
         raise UsageError(f"{path} has no format that alti can read: give a {listed(_FORMATS)} file")
     if not path.exists() and (known or path.is_absolute() or str(path).count("/") > 1):
         raise UsageError(
-            f"{path} does not exist: "
-            "give a file, a folder of parquet files, or a data set of the hub"
+            f"{path} does not exist: give a file, a folder of files, or a data set of the hub"
         )
     return known
 
@@ -105,14 +135,12 @@ def _is_packed(path: Path) -> bool:
 
 
 def _files(path: Path) -> Iterator[Row]:
-    """The rows of a file, or of all parquet files of a folder, sorted by name."""
-    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    """The rows of a file, or of all files of a folder, sorted by name."""
+    files = _listed(path)
     if len(files) > 1:
         headers = {tuple(row) for file in files for row in itertools.islice(_rows(file), 1)}
         if len(headers) > 1:
-            raise UsageError(
-                f"the parquet files of {path} differ in their columns: name one of the files"
-            )
+            raise UsageError(f"the files of {path} differ in their columns: name one of the files")
     for file in files:
         yield from _rows(file)
 
@@ -129,6 +157,14 @@ def _parquet(file: Path) -> Iterator[Row]:
     parquet = _library("pyarrow.parquet", f"{file} is a parquet file, and reading it", "pyarrow")
     with parquet.ParquetFile(file) as opened:
         for batch in opened.iter_batches(batch_size=1024):
+            yield from batch.to_pylist()
+
+
+def _arrow(file: Path) -> Iterator[Row]:
+    """A file of `datasets`' save_to_disk."""
+    arrow = _library("pyarrow", f"{file} is an Arrow file, and reading it", "pyarrow")
+    with arrow.memory_map(str(file)) as mapped, arrow.ipc.open_stream(mapped) as batches:
+        for batch in batches:
             yield from batch.to_pylist()
 
 
@@ -178,7 +214,11 @@ _FORMATS: dict[str, Callable[[Path], Iterator[Row]]] = {
     ".csv": partial(_cells, delimiter=","),
     ".tsv": partial(_cells, delimiter="\t"),
     ".txt": _lines,
+    ".arrow": _arrow,
 }
+
+
+_DESCRIBE = ("dataset_info.json", "state.json", "dataset_dict.json")  # beside Arrow files
 
 
 @contextmanager

@@ -23,7 +23,7 @@ def recorded(file: Path, run: Run) -> Run | None:
     if content is None and file.is_file():
         warnings.warn(f"{file} is empty or damaged, and will be rewritten", stacklevel=3)
     if content is not None:
-        _require_same(content, run, file.parent)
+        require_same(content, run, file.parent)
     return content
 
 
@@ -73,7 +73,7 @@ def _is_complete(state: Path, run: Run) -> bool:
     content = _read(state / SEAL)
     if content is None or content.get("files") != _hashes(state):
         return False
-    _require_same(content, run, state)
+    require_same(content, run, state)
     return True
 
 
@@ -97,7 +97,8 @@ def _read(file: Path) -> Run | None:
     return content if isinstance(content, dict) else None
 
 
-def _require_same(content: Run, run: Run, folder: Path) -> None:
+def require_same(content: Run, run: Run, folder: Path) -> None:
+    """Refuse to go on with what another run wrote."""
     if different := [key for key, value in run.items() if content.get(key) != value]:
         entries = ", ".join(f"{key} = {content.get(key)!r}" for key in different)
         raise UsageError(

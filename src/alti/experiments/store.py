@@ -62,7 +62,7 @@ def opened(file: Path, plan: Plan | Study, fingerprints: dict[str, str]) -> Iter
         raise UsageError(f"{file} cannot be written: give a file in a folder that exists")
     header = {"alti_bench": FORMAT, **asdict(plan), "of": fingerprints}
     with file.open("ab", buffering=0) as out:
-        _lock(out, file)
+        lock(out, file)
         stored = _resume(file, header)
         if not file.stat().st_size:
             write_rows(out, [header])
@@ -106,7 +106,7 @@ def load_rows(file: Path) -> tuple[Plan | Study, list[Row]]:
         raise _unreadable(file, error) from error
 
 
-def _lock(out: FileIO, file: Path) -> None:
+def lock(out: FileIO, file: Path) -> None:
     """Refuse to run beside another run: their rows would be mixed."""
     if fcntl is None:
         return
@@ -114,7 +114,7 @@ def _lock(out: FileIO, file: Path) -> None:
         fcntl.flock(out, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         raise UsageError(
-            f"another run is writing {file}: wait until it ends, or name another file"
+            f"another run is writing {file}: wait until it ends, or name another"
         ) from None
 
 

@@ -19,6 +19,7 @@ ANSWER = 160  # characters of an answer in a headline
 LABEL = 60  # characters of a label beside a colour ramp
 IN_ORDER = 12  # groups that are shown in the order of the text; more are sorted
 SO_FAR = "the answer so far"
+NOT_KEPT = "tokens that were not kept"
 OUTPUTS = {"logit": "logits", "log_prob": "log p", "probability": "probability"}
 
 
@@ -239,6 +240,7 @@ MEANING = {  # what the notes below a text mean
     "template and line breaks": "What the chat template puts around the messages, and line breaks: "
     "they belong to no word.",
     SO_FAR: "What earlier tokens of the answer give to later ones.",
+    NOT_KEPT: "Only the tokens that count most were stored (top_k).",
 }
 
 
@@ -257,6 +259,7 @@ def notes(attribution: Attribution, scale: Scale, *, words: bool = True) -> list
     least = 0.0005 * (scale.largest or 1.0)
     left = left_out(attribution) if words or not is_text(attribution.source) else []
     left.append((SO_FAR, attribution.extra.get("answer", 0.0)))
+    left.append((NOT_KEPT, attribution.extra.get("left_out", 0.0)))
     return [f"{name} {scale.number(score)}" for name, score in left if abs(score) >= least]
 
 
