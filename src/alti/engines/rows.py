@@ -6,13 +6,14 @@ have no column, so that what is read back is equal to what was explained.
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from alti._errors import LoadError
 from alti.model.attribution import Attribution
 from alti.model.results import Prediction
-from alti.model.rules import PREDICTION, SOURCE
+from alti.model.rules import SOURCE
+from alti.model.stored import fields_of
 
 if TYPE_CHECKING:
     import pyarrow
@@ -111,14 +112,11 @@ def _more(
 
 def _said(prediction: Prediction, kept: tuple[int, ...] | None) -> Row:
     """What has no column; a position is a number of a token, which may not be kept."""
-    fields = {name: getattr(prediction, name) for name in PREDICTION if name not in SAID}
-    if kept is not None and fields["position"] is not None:
-        position = fields["position"]
+    fields = {name: value for name, value in fields_of(prediction).items() if name not in SAID}
+    position = fields["position"]
+    if kept is not None and position is not None:
         fields["position"] = kept.index(position) if position in kept else None
-    plain = {
-        name: asdict(value) if is_dataclass(value) else value for name, value in fields.items()
-    }
-    return {name: value for name, value in plain.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def attribution_of(row: Row, about: dict[str, str]) -> Attribution:
