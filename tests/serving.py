@@ -30,4 +30,4 @@ def running(*folders: Path) -> Iterator[str]:
         thread.join()
         listening.close()
         worker.stop()
-        del os.environ["OMP_NUM_THREADS"]
+        os.environ.pop("OMP_NUM_THREADS", None)
