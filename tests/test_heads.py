@@ -60,6 +60,12 @@ def best_span(model, output):
 # Question answering
 
 
+@pytest.mark.parametrize(("method", "of"), [("consensus", "relative"), ("linear", "logit")])
+def test_what_scores_of_similarity_are_of(embedding, method, of):
+    found = embedding.explain(CONTEXT, OTHER, target="similarity", method=method)
+    assert found.prediction.of == of
+
+
 def test_an_answer_is_the_best_part_of_the_context(answering):
     found = answering.explain(QUESTION, CONTEXT)
     output = answering.model(**tensors(answering, QUESTION, CONTEXT))

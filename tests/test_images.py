@@ -302,3 +302,8 @@ def test_masked_patches_are_the_mean_colour(model, picture):
     torch.testing.assert_close(pictures[:1], pixels_of(picture))
     assert bool((pictures[1, :, :2, :2] == 0).all())
     torch.testing.assert_close(pictures[1, :, 2:], pictures[0, :, 2:])
+
+
+@pytest.mark.parametrize(("method", "of"), [("consensus", "relative"), ("linear", "logit")])
+def test_what_scores_are_of(model, picture, method, of):
+    assert model.explain(picture, method=method).prediction.of == of

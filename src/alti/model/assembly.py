@@ -52,7 +52,7 @@ class Assembly:
         source = task.source or source_of(task.encoded)
         count = 1 if request.total else task.count
         extra: list[dict[str, float]] = [{} for _ in range(task.count)]
-        of = RELATIVE if scores.relative else named(request.method).of(request.options)
+        of = explained_of(request, scores)
         predictions = self._predictions(task, of, logits, extra)
         if request.total:
             extra = [log_prob_of(source, predictions)]
@@ -144,6 +144,11 @@ class Assembly:
         return Prediction(
             label=label, index=index, probability=probability, position=position, against=rival
         )
+
+
+def explained_of(request: Request, scores: Scores) -> str | None:
+    """The number that scores are parts of, like a logit; or that they are relative."""
+    return RELATIVE if scores.relative else named(request.method).of(request.options)
 
 
 def target_of(tasks: list[Task], device: torch.device, *, total: bool) -> Target:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from alti._errors import UnsupportedModelError, UsageError
 from alti.methods import Scores, Target, call, named
 from alti.methods.proofs import check_positions, prove_once
-from alti.model.assembly import require_finite_scores, single, source_of
+from alti.model.assembly import RELATIVE, explained_of, require_finite_scores, single, source_of
 from alti.model.attribution import Attribution
 from alti.model.encoded import Encoded
 from alti.model.head import Head
@@ -99,7 +99,7 @@ class OtherHeads:
             label=texts[number],
             index=number,
             probability=float(chances[number]),
-            of="logit" if named(request.method).class_specific else None,
+            of="logit" if found.prediction.of not in (None, RELATIVE) else found.prediction.of,
         )
         return replace(found, prediction=prediction)
 
@@ -176,7 +176,7 @@ class OtherHeads:
         require_finite_scores(request.method, rows)
         return Attribution(
             source=_side_by_side(*map(source_of, pair)),
-            prediction=Prediction(label=SIMILARITY, of=named(request.method).of(request.options)),
+            prediction=Prediction(label=SIMILARITY, of=explained_of(request, scores[0])),
             scores=torch.cat(rows),
             method=request.method,
             options=request.options,
@@ -257,7 +257,7 @@ class OtherHeads:
         tokens = scores.tokens[0, 0].detach().cpu()
         require_finite_scores(request.method, [tokens])
         layers = None if scores.layers is None else scores.layers[:, 0].cpu()
-        of = named(request.method).of(request.options)
+        of = explained_of(request, scores)
         return ImageAttribution(
             image=Pixels(place.config, self.tokenizer).picture(place.pixels),
             prediction=Prediction(label=label, index=index, probability=chance, of=of),

@@ -24,9 +24,7 @@ def overlay(attribution: Any, *, width: int = 448) -> Any:
     from PIL import Image
 
     height = round(width * attribution.image.height / attribution.image.width)
-    # neither black nor white, on which one could not see a colour
-    grey = attribution.image.convert("L").point([round(70 + 0.6 * level) for level in range(256)])
-    grey = grey.convert("RGB").resize((width, height), Image.Resampling.NEAREST)
+    grey = faded(attribution.image).resize((width, height), Image.Resampling.NEAREST)
     rows, columns = attribution.scores.shape
     colours = Image.new("RGB", (columns, rows))
     strength = Image.new("L", (columns, rows))
@@ -39,6 +37,12 @@ def overlay(attribution: Any, *, width: int = 448) -> Any:
     size = (width, height)
     tint = colours.resize(size, Image.Resampling.NEAREST)
     return Image.composite(tint, grey, strength.resize(size, Image.Resampling.NEAREST))
+
+
+def faded(image: Any) -> Any:
+    """A picture in grey, neither black nor white, on which one could not see a colour."""
+    grey = image.convert("L").point([round(70 + 0.6 * level) for level in range(256)])
+    return grey.convert("RGB")
 
 
 def caption(attribution: Any) -> str:

@@ -9,9 +9,11 @@ from alti._errors import UsageError
 from alti.methods import METHODS
 from alti.model.attribution import Attribution
 from alti.model.attributions import Attributions
+from alti.model.image_attribution import ImageAttribution
 from alti.model.source import Source
 from alti.views.colours import Scale
 
+Explained = Attribution | ImageAttribution
 Shown = Attribution | Attributions | Sequence[Attribution | Attributions]
 Result = TypeVar("Result", Attribution, Attributions)
 
@@ -33,8 +35,10 @@ def is_text(source: Source) -> bool:
     return source.by in ("token", "word")
 
 
-def is_answer(attribution: Attribution) -> bool:
+def is_answer(attribution: Explained) -> bool:
     """Whether an answer as a whole is explained, rather than one of its tokens."""
+    if isinstance(attribution, ImageAttribution):
+        return False
     return attribution.source.answer is not None and attribution.target is None
 
 
@@ -161,7 +165,7 @@ def method_of(attribution: Attribution) -> str:
     return ":".join([attribution.method, *options])
 
 
-def scale_name(attribution: Attribution) -> str:
+def scale_name(attribution: Explained) -> str:
     """What the numbers of a scale are: shares of 1, or logits of a class; '' if nobody knows."""
     method = METHODS.get(attribution.method)
     if method is None:
@@ -191,7 +195,7 @@ def unit_of(attribution: Attribution) -> str:
     return "" if is_text(attribution.source) else f"by {attribution.source.by}"
 
 
-def label_of(attribution: Attribution) -> str:
+def label_of(attribution: Explained) -> str:
     """The label, quoted if it starts or ends with a space; empty if the model has no head.
 
     An answer is cut to one line.
@@ -202,7 +206,7 @@ def label_of(attribution: Attribution) -> str:
     return label if label.strip() == label else repr(label)
 
 
-def side_of(attribution: Attribution) -> str:
+def side_of(attribution: Explained) -> str:
     """What signed scores are for or against, in few words."""
     if "answer" in attribution.extra:
         return "the answer"

@@ -76,7 +76,8 @@ def _api(worker: Worker, described: dict[str, Any], limits: Limits) -> list[Rout
 
     def route(kind: str, fields: dict[str, Field]) -> Route:
         async def respond(request: Request) -> Response:
-            question = read(await _body(request, limits.bytes), fields, limits)
+            most = limits.image_bytes if "image" in fields else limits.bytes
+            question = read(await _body(request, most), fields, limits)
             question["model"] = _known("model", question["model"] or models[0], models, 404)
             if question.get("versus") is not None:
                 _known("model", question["versus"], models, 404)

@@ -23,6 +23,7 @@ from alti.views.segments import passages
 from alti.web.answers import AnswerDesk, describe_writer
 from alti.web.deeper import DeeperDesk, declared
 from alti.web.help import PLAIN, recommended, too_long
+from alti.web.images import ImageDesk
 from alti.web.options import LARGEST, LARGEST_OF_LINKS, checked
 from alti.web.packing import as_json, packed
 from alti.web.sets import SetDesk
@@ -33,7 +34,7 @@ CLASSES = 20  # the most classes whose probabilities are shown
 LABELS = 200  # the most labels to choose from
 
 
-class Desk(AnswerDesk, WhatIfDesk, DeeperDesk, SetDesk):
+class Desk(AnswerDesk, WhatIfDesk, DeeperDesk, SetDesk, ImageDesk):
     """The models of a server by name."""
 
     def __init__(self, settings: Settings) -> None:
@@ -47,7 +48,8 @@ class Desk(AnswerDesk, WhatIfDesk, DeeperDesk, SetDesk):
                 graphs=settings.graphs,
                 trust_remote_code=settings.trust_remote_code,
             )
-            _ = model.head, model.encoder  # raises now if explain cannot handle the model
+            if model.head.kind != "image":  # which has no tokens
+                _ = model.encoder  # raises now if explain cannot handle the model
             same = sum(other.name == model.name for other in self.models.values())
             self.models[f"{model.name} ({same + 1})" if same else model.name] = model
 
@@ -128,6 +130,8 @@ class Desk(AnswerDesk, WhatIfDesk, DeeperDesk, SetDesk):
     def _model(self, question: dict[str, Any]) -> Model:
         """The requested model; raises if the text is too long for it."""
         model = self.models[question["model"]]
+        if model.head.kind == "image":  # a text could be the path of a file
+            raise UsageError(f"{question['model']} reads images, no text: choose one")
         encoder = model.encoder
         encoded = encoder.encode(question["text"], question["text_pair"], truncate=True)
         limit = min(self.limits.tokens, encoder.limit)
@@ -196,19 +200,20 @@ def _method_entry(method: Method) -> dict[str, Any]:
 
 def _model_entry(name: str, model: Model, tokens: int) -> dict[str, Any]:
     config = model.head.config
-    named = model.head.kind in ("sequence", "token")
+    named = model.head.kind in ("sequence", "token", "image")
+    reads = model.head.kind != "image"  # tokens
     labels = [str(label) for _, label in sorted(config.id2label.items())] if named else []
     return {
         "name": name,
         "family": model.family,
         "kind": model.head.kind,
-        "mask": model.encoder.tokenizer.mask_token or "",
+        "mask": (model.encoder.tokenizer.mask_token or "") if reads else "",
         "layers": sum(len(layers) for _, layers in stacks_of(model.model)),
         "outputs": len(config.id2label) if named else getattr(config, "vocab_size", 0),
         "labels": labels[:LABELS],
         "methods": [name for name, method in METHODS.items() if model.suits(method)],
         "recommended": recommended(model.head.kind),
-        "tokens": min(model.encoder.limit, tokens),
+        "tokens": min(model.encoder.limit, tokens) if reads else 0,
     }
 
 

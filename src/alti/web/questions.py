@@ -79,6 +79,14 @@ EXPLAIN = {
     **_TICKET,
 }
 VIEW = {**_TEXT, **_METHODS, **_WHAT, **_TICKET}
+PICTURE = {
+    "model": _TEXT["model"],
+    "image": Field("string", "A PNG, JPEG, WEBP, GIF or BMP file in base64.", required=True),
+    **_METHODS,
+    "target": _WHAT["target"],
+    "against": _WHAT["against"],
+    **_TICKET,
+}
 EXPORT = {
     **VIEW,
     "other": Field("string", "A text to compare with."),
@@ -91,6 +99,7 @@ KINDS = {  # of requests: what they are for, and their fields
     "explain": ("Explain a text.", EXPLAIN),
     "view": ("Everything the page shows for a text.", VIEW),
     "export": ("A file to download.", EXPORT),
+    "picture": ("Which patches of an image a prediction rests on.", PICTURE),
     "generate": ("What a model writes; GET /api/queue has its tokens meanwhile.", GENERATE),
     "answer": ("What an answer, or a part of it, rests on.", ANSWER),
     "layers": ("What a part of an answer consists of after each layer.", LAYERS),

@@ -5,6 +5,7 @@ import { fill, show, showGraph, targetShown } from "/cards.js";
 import { grow, showClasses, showControls, showHeld } from "/controls.js";
 import { STEPS } from "/graph.js";
 import { wireHeads } from "/heads.js";
+import { isPicturing, showImageControls, showPicture, wireImage } from "/image.js";
 import { keep } from "/keep.js";
 import { wireLens } from "/lens.js";
 import { unpacked } from "/mixing.js";
@@ -81,13 +82,10 @@ async function refresh() {
   showNothing();
   let message = "";
   try {
-    const results = await viewsOf(sides(), controller.signal);
-    const views = results.map(({ value }) => value ?? null); // null: this text failed
-    if (controller === pending && !controller.signal.aborted) {
-      fill(views);
-      document.dispatchEvent(new CustomEvent("explained", { detail: views }));
-    }
-    message = failures(results);
+    if (isPicturing()) {
+      fill([]);
+      await showPicture(controller.signal);
+    } else message = await showTexts(controller);
   } catch (error) {
     message = error.message;
   }
@@ -98,6 +96,16 @@ async function refresh() {
   document.body.classList.toggle("stale", Boolean(message));
   showClasses();
   showError(message);
+}
+
+async function showTexts(controller) {
+  const results = await viewsOf(sides(), controller.signal);
+  const views = results.map(({ value }) => value ?? null); // null: this text failed
+  if (controller === pending && !controller.signal.aborted) {
+    fill(views);
+    document.dispatchEvent(new CustomEvent("explained", { detail: views }));
+  }
+  return failures(results);
 }
 
 // Cancel the request that is running, which also frees the server; or ask again.
@@ -168,6 +176,7 @@ function wire() {
   wireWhatIf();
   wireSets({ redraw, toast });
   wireViewSet({ toast });
+  wireImage(refresh);
   wireHeads();
   wireLens();
   on("theme", "click", switchTheme);
@@ -283,6 +292,7 @@ function wireMenus() {
 
 function redraw() {
   showControls(refresh);
+  showImageControls();
   redrawAnswer();
   refresh();
 }

@@ -14,7 +14,7 @@ const radios = (name) => document.querySelectorAll(`[name=${name}]`);
 export function showControls(refresh) {
   showTexts();
   showModels();
-  at("places").hidden = ["sequence", "encoder"].includes(model().kind);
+  at("places").hidden = ["sequence", "encoder", "image"].includes(model().kind);
   at("position").value = state.position ?? "";
   for (const name of ["unit", "since"]) {
     for (const radio of radios(name)) radio.checked = radio.value === state[name];
