@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 
 import alti
 from alti.methods import METHODS
+from alti.model import checkpoints
 
 import tiny
 
@@ -95,6 +96,57 @@ def test_what_an_adapter_may_lack(adapter, tmp_path):
     (tmp_path / "a" / "adapter_config.json").write_text(json.dumps(settings))
     with pytest.raises(alti.LoadError, match="not imported: remove megatron_config"):
         alti.load(tmp_path / "a")
+
+
+@needs["peft"]
+def test_an_adapter_that_names_itself(adapter, tmp_path):
+    shutil.copytree(adapter[0], tmp_path / "a")
+    settings = json.loads((tmp_path / "a" / "adapter_config.json").read_text())
+    settings["base_model_name_or_path"] = str(tmp_path / "a")
+    (tmp_path / "a" / "adapter_config.json").write_text(json.dumps(settings))
+    with pytest.raises(alti.LoadError, match="is an adapter, and another one names it as its mod"):
+        alti.load(tmp_path / "a")
+
+
+def cached(cache, name, folder, revision="1" * 40):
+    """A folder as huggingface_hub keeps what it has fetched: no network is needed to read it."""
+    place = cache / f"models--{name.replace('/', '--')}"
+    shutil.copytree(folder, place / "snapshots" / revision)
+    (place / "refs").mkdir(exist_ok=True)
+    (place / "refs" / ("main" if revision == "1" * 40 else revision[:3])).write_text(revision)
+
+
+@needs["peft"]
+def test_an_adapter_by_its_name_on_the_hub(adapter, tmp_path, monkeypatch):
+    """Through transformers' and huggingface_hub's own code, from a cache that holds the files."""
+    place, merged = adapter
+    shutil.copytree(place, tmp_path / "lora")
+    settings = json.loads((place / "adapter_config.json").read_text())
+    settings["base_model_name_or_path"] = "me/base"
+    (tmp_path / "lora" / "adapter_config.json").write_text(json.dumps(settings))
+    cache = tmp_path / "cache"
+    cached(cache, "me/base", place.parent / "base")
+    cached(cache, "me/lora", tmp_path / "lora")
+    asked = {"cache_dir": str(cache), "local_files_only": True}
+    fetch, fetched = checkpoints.snapshot_download, []
+    monkeypatch.setattr(
+        checkpoints,
+        "snapshot_download",
+        lambda name, **options: fetched.append(options["allow_patterns"]) or fetch(name, **options),
+    )
+    loaded = alti.load("me/lora", **asked)
+    (patterns,) = fetched
+    assert "*adapter_model.safetensors" in patterns
+    assert not any(pattern.endswith((".bin", ".py", "*.*")) for pattern in patterns)
+    assert (loaded.name, loaded.head.config.num_labels) == ("lora", 3)
+    same(loaded, merged, methods=("alti", "linear"))
+    (tmp_path / "lora" / "adapter_model.safetensors").unlink()
+    cached(cache, "me/lora", tmp_path / "lora", revision="2" * 40)
+    with pytest.raises(alti.LoadError, match=r"has no adapter_model.safetensors: save it as"):
+        alti.load("me/lora", revision="222", **asked)  # a revision of the adapter, not of the base
+    with pytest.raises(alti.LoadError, match="me/none could not be loaded"):
+        alti.load("me/none", **asked)
+    assert alti.load("me/base", **asked).name == "base"
 
 
 # Sentence-transformers

@@ -206,3 +206,10 @@ def test_near_is_for_alignments(run, tmp_path):
     code, _, err = run("bench", "--data", tmp_path / "a.jsonl", "--near", "0.5")
     assert code == 2
     assert "--near says nothing about --task text" in err
+
+
+def test_languages_do_not_go_into_a_folder(run, folder, tmp_path):
+    (tmp_path / "a.txt").write_text("A film.\n")
+    asked = ("--file", tmp_path / "a.txt", "--out", tmp_path / "out", "--src-lang", "de")
+    code, _, err = run("explain", "-m", folder, *asked)
+    assert (code, "the language de is not given on with --out" in err) == (2, True)

@@ -1,5 +1,7 @@
 """Heads that are no classifiers: scores are those of a definition written a second time here."""
 
+import json
+
 import pytest
 import torch
 
@@ -432,3 +434,51 @@ def test_heads_on_the_command_line(run, tmp_path):
     assert "and this model compares some" in err
     code, _, err = run("bench", "-m", tmp_path / "chooses", "--data", tmp_path / "none.csv")
     assert code != 0
+
+
+@pytest.fixture(scope="module")
+def tagger(tmp_path_factory):
+    """A folder with a model that finds persons by chance."""
+    path = tmp_path_factory.mktemp("models") / "tagger"
+    labels = {0: "O", 1: "B-PER", 2: "I-PER"}
+    model = loaded("AutoModelForTokenClassification", id2label=labels, num_labels=3)
+    model.model.float().save_pretrained(path)
+    model.tokenizer.save_pretrained(path)
+    return path
+
+
+def test_positions_on_the_command_line(run, tagger):
+    text = "The naïve café owner is clumsy."
+    asked = ("explain", text, "-m", tagger, "--method", "linear", "--json", "--positions")
+    model = alti.load(tagger)
+    for given, positions in (("all", "all"), ("2,4", [2, 4])):
+        code, out, err = run(*asked, given)
+        assert code == 0, err
+        found = alti.Attributions.from_dict(json.loads(out))
+        expected = model.explain(text, method="linear", positions=positions)
+        assert found.predictions == expected.predictions
+        torch.testing.assert_close(found.scores, expected.scores)
+    code, out, err = run(*asked, "entities")
+    assert code == 0, err
+    found = alti.Attributions.from_dict(json.loads(out))
+    entities = model.explain(text, method="linear", positions="all").entities()
+    assert [one.label for one in found] == [one.label for one in entities]
+    torch.testing.assert_close(found.scores, entities.scores)
+    code, out, _ = run("explain", text, "-m", tagger, "--positions", "all")
+    assert (code, len(out.splitlines()) > 5) == (0, True)
+
+
+def test_wrong_positions_on_the_command_line(run, tagger, tmp_path):
+    (tmp_path / "a.txt").write_text("A film.\n")
+    cases = [
+        (["A film.", "-m", tagger, "--positions", "some"], "--positions some names no tokens"),
+        (["A film.", "-m", tagger, "--positions", "99"], "position = 99 is outside the text"),
+        (["A film.", "--positions", "all"], "a sequence classifier reads its own: leave it out"),
+        (["--file", tmp_path / "a.txt", "-m", tagger, "--positions", "all"], "go with one TEXT"),
+        (["A film.", "-m", tagger, "--positions", "entities", "--total"], "leave --total out"),
+    ]
+    for arguments, message in cases:
+        code, out, err = run("explain", *arguments)
+        assert (code, out) == (2, "")
+        assert message in err
+        assert len(err.splitlines()) == 1

@@ -204,6 +204,9 @@ def test_on_the_command_line(model, picture, run, tmp_path):
     assert code == 0, err
     assert "data:image/png" in (tmp_path / "page.html").read_text()
     assert (tmp_path / "p.png").is_file()
+    code, out, err = run("explain", tmp_path / "digit.png", "-m", tmp_path / "vit", "--json")
+    loaded = alti.load(tmp_path / "vit").explain(tmp_path / "digit.png", layers=False)
+    assert alti.ImageAttribution.from_dict(json.loads(out)) == loaded
     code, out, err = run("explain", "no such file", "-m", tmp_path / "vit")
     assert (code, "does not exist: this model reads images" in err) == (2, True)
     assert run("check", tmp_path / "vit")[0] == 0

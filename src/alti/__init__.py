@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from alti.model.attribution import Attribution
     from alti.model.attributions import Attributions
     from alti.model.given import explain
+    from alti.model.image_attribution import ImageAttribution
     from alti.model.loading import load
     from alti.model.model import Model
     from alti.model.results import Prediction
@@ -40,6 +41,7 @@ __version__ = "0.1.0"
 _LAZY = {  # these import torch and transformers, which takes seconds: only when first used
     "Attribution": "model.attribution",
     "Attributions": "model.attributions",
+    "ImageAttribution": "model.image_attribution",
     "Prediction": "model.results",
     "Group": "model.source",
     "Source": "model.source",
@@ -83,6 +85,7 @@ __all__ = [
     "DecompositionError",
     "Family",
     "Group",
+    "ImageAttribution",
     "Inputs",
     "LoadError",
     "Model",

@@ -13,6 +13,7 @@ from alti._errors import LoadError, UsageError
 from alti.cli.console import late_bar
 from alti.cli.sounds import sound
 
+ENTITIES = "entities"
 Answer = Annotated[
     str | None, typer.Option(help="Explain this continuation of the text, token by token.")
 ]
@@ -38,6 +39,13 @@ Group = Annotated[
     str | None,
     typer.Option(help="Score these instead of tokens: word, sentence, line, message or document."),
 ]
+Positions = Annotated[
+    str | None,
+    typer.Option(
+        help="Explain the predictions at several tokens: all, numbers like 3,4, or the entities "
+        "that a token classifier finds: entities."
+    ),
+]
 Total = Annotated[bool, typer.Option("--total", help="Explain the whole answer as one.")]
 NoBos = Annotated[
     bool, typer.Option("--no-bos", help="Put no first token in front of a language model's text.")
@@ -58,6 +66,7 @@ class Asked:
     chat: Path | None = None
     choices: list[str] | None = None
     audio: Path | None = None
+    positions: str | None = None
 
     def __post_init__(self) -> None:
         if self.temperature is not None and self.generate is None:
@@ -73,6 +82,11 @@ class Asked:
     def has_answer(self) -> bool:
         return self.answer is not None or self.generate is not None
 
+    @property
+    def of_lines(self) -> dict[str, Any]:
+        """What is said about each text of many."""
+        return {"answer": self.answer, "generate": self.generation}
+
     @contextmanager
     def arguments(self) -> Iterator[dict[str, Any]]:
         """The arguments of `Model.explain`; a bar shows what has been written."""
@@ -85,7 +99,16 @@ class Asked:
                 "answer": self.answer,
                 "generate": generate,
                 **({} if self.audio is None else sound(self.audio)),
+                **({} if self.positions is None else {"positions": _positions(self.positions)}),
             }
+
+    def chosen(self, result: Any) -> Any:
+        """What is shown of a result: the entities alone, if they were asked for."""
+        if self.positions != ENTITIES:
+            return result
+        if not hasattr(result, "entities"):
+            raise UsageError("--positions entities explains each of them: leave --total out")
+        return result.entities()
 
     @contextmanager
     def writing(self) -> Iterator[dict[str, Any] | None]:
@@ -106,6 +129,18 @@ class Asked:
         if self.temperature is not None:
             options |= {"do_sample": True, "temperature": self.temperature}
         return options
+
+
+def _positions(given: str) -> Any:
+    """`all`, or the numbers of tokens."""
+    if given in ("all", ENTITIES):
+        return "all"
+    try:
+        return [int(number) for number in given.split(",")]
+    except ValueError:
+        raise UsageError(
+            f"--positions {given} names no tokens: give all, entities, or numbers like 3,4"
+        ) from None
 
 
 class _Written:

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -34,6 +35,7 @@ from alti.cli.prompts import (
     Generate,
     Group,
     NoBos,
+    Positions,
     Seed,
     Temperature,
     Total,
@@ -90,6 +92,7 @@ def explain(
     target: Target = None,
     against: Against = None,
     position: Position = None,
+    positions: Positions = None,
     answer: Answer = None,
     generate: Generate = None,
     temperature: Temperature = None,
@@ -139,6 +142,7 @@ def explain(
     Of a language model also an answer: which words, sentences or documents made it say this?
     """
     asked = Asked(text, pair, answer, generate, temperature, seed, documents, chat, choices, audio)
+    asked = replace(asked, positions=positions)
     _require_one_text(text, file, chat, audio)
     folder = Folder(
         out, engine, address, actors, gpus, top_k, shard_rows,
@@ -161,10 +165,9 @@ def explain(
     }
     languages = {"src_lang": src_lang, "tgt_lang": tgt_lang}
     if out is not None:
-        _require_lines(asked, plot or html or latex, heads)
-        options |= {"answer": answer, "generate": asked.generation}
+        _require_lines(asked, plot or html or latex, heads, src_lang or tgt_lang)
         loading = (model, device, dtype, graphs, trust_remote_code)
-        folder.explain(file, loading, options, batch_size, as_json)
+        folder.explain(file, loading, {**options, **asked.of_lines}, batch_size, as_json)
         return
     opening = partial(open_model, model, device, dtype, trust_remote_code, graphs, languages)
     if file is not None or text == "-":
@@ -176,7 +179,7 @@ def explain(
         show_heads(loaded, heads, asked, options, output)
         return
     with asked.arguments() as arguments, passes():
-        result = loaded.explain(**arguments, **options)
+        result = asked.chosen(loaded.explain(**arguments, **options))
     _deliver(result, loaded.head.kind, output)
 
 
@@ -205,12 +208,18 @@ def _require_one_text(text: str | None, *files: Path | None) -> None:
         )
 
 
-def _require_lines(asked: Asked, drawn: Path | None, heads: int | None) -> None:
-    whole = asked.pair is None and not asked.documents and not asked.choices
-    if not whole or drawn is not None or heads is not None:
+def _require_lines(
+    asked: Asked, drawn: Path | None, heads: int | None, language: str | None = None
+) -> None:
+    parts = (asked.pair, asked.documents, asked.choices, asked.positions)
+    if any(parts) or drawn is not None or heads is not None:
         raise UsageError(
-            "--pair, --document, --choice, --plot and --heads go with one TEXT, not with the lines "
-            "of a file"
+            "--pair, --document, --choice, --positions, --plot and --heads go with one TEXT, not "
+            "with the lines of a file"
+        )
+    if language is not None:
+        raise UsageError(
+            f"the language {language} is not given on with --out: set it in the tokenizer's folder"
         )
 
 

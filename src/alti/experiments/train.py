@@ -1,11 +1,7 @@
 """Fine-tunes a classifier of texts, or of a masked position in them, with transformers' Trainer."""
 
-import json
 import random
-import shutil
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -14,11 +10,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 import transformers
-from safetensors import SafetensorError
 from torch.utils.data import Dataset
 
-from alti._errors import LoadError, UsageError
-from alti._files import write_whole
+from alti._errors import UsageError
+from alti.experiments.cards import CARD, STEPS, card_of, finish, writing
 from alti.experiments.data import Example, fingerprint, has_splits, read
 from alti.experiments.resuming import Run, last_state, recorded
 from alti.experiments.trainer import (
@@ -39,9 +34,6 @@ Task = Literal["text", "mask"]
 Label = int | str
 
 AUTO = {"text": "AutoModelForSequenceClassification", "mask": "AutoModelForTokenClassification"}
-CARD = "card.json"
-STEPS = "steps"  # folder for the states of an unfinished run
-TORCH_SAVE = ("inline_container", "iostream error")  # parts of torch.save's error on a full disk
 SAVES = 20  # how often the state of an unfinished run is written; the last is kept
 
 
@@ -160,7 +152,7 @@ def train(
         state = last_state(folder / STEPS, run)
         fit(trainer, None if state is None else str(state))
     card = _card(run, data, sets, trainer)
-    _finish(trainer, tokenizer, folder, card)
+    finish(trainer, folder, card, tokenizer)
     return card
 
 
@@ -332,37 +324,11 @@ def _collator(recipe: Recipe, tokenizer: Any) -> Any:
 
 
 def _card(run: Run, data: _Data, sets: _Sets, trainer: RepeatableTrainer) -> dict[str, Any]:
-    return {
-        **run,
-        "texts": len(sets.training),
-        "texts_without_one_mask": sets.training.unmasked,
-        "labels": [str(label) for label in data.labels],
-        "accuracy": trainer.evaluate()["eval_accuracy"] if data.validation else None,
-        "validation_texts": len(sets.validation),
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-    }
-
-
-def _finish(trainer: Any, tokenizer: Any, folder: Path, card: dict[str, Any]) -> None:
-    """Save the model, then its card; only then delete the states that a run could resume from."""
-    with writing(folder):
-        trainer.save_model(str(folder))
-        tokenizer.save_pretrained(folder)
-        write_whole(folder / CARD, (json.dumps(card, indent=2) + "\n").encode())
-    shutil.rmtree(folder / STEPS, ignore_errors=True)
-
-
-@contextmanager
-def writing(folder: Path) -> Iterator[None]:
-    """A full disk is one error, whichever library notices it."""
-    try:
-        yield
-    except (OSError, SafetensorError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and not any(part in str(error) for part in TORCH_SAVE):
-            raise
-        reason = " ".join(str(error).split())[:200]
-        raise LoadError(
-            f"{folder} could not be written ({reason}): "
-            "free some space, and run the same command again to resume"
-        ) from error
+    return card_of(
+        run,
+        texts=len(sets.training),
+        texts_without_one_mask=sets.training.unmasked,
+        labels=[str(label) for label in data.labels],
+        accuracy=trainer.evaluate()["eval_accuracy"] if data.validation else None,
+        validation_texts=len(sets.validation),
+    )

@@ -1,7 +1,5 @@
 """Trains a small translation model (Marian's shape) and its own tokenizer, from nothing."""
 
-import json
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -16,11 +14,11 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from alti._errors import LoadError, UsageError
-from alti._files import write_whole
+from alti.experiments.cards import CARD, STEPS, card_of, finish, writing
 from alti.experiments.data import fingerprint
 from alti.experiments.formats import listed, rows_of
 from alti.experiments.resuming import Run, last_state, recorded
-from alti.experiments.train import CARD, SAVES, STEPS, folder_for, seed_all, writing
+from alti.experiments.train import SAVES, folder_for, seed_all
 from alti.experiments.trainer import (
     IGNORED,
     Keeper,
@@ -127,18 +125,9 @@ def train_translation(
     with writing(folder):
         state = last_state(folder / STEPS, run)
         fit(trainer, None if state is None else str(state))
-    card = {
-        **run,
-        "pairs": len(sets),
-        "parameters": model.num_parameters(),
-        **_quality(model.eval(), tokenizer, held_out),
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-    }
-    with writing(folder):
-        trainer.save_model(str(folder))
-        write_whole(folder / CARD, (json.dumps(card, indent=2) + "\n").encode())
-    shutil.rmtree(folder / STEPS, ignore_errors=True)
+    measured = {"pairs": len(sets), "parameters": model.num_parameters()}
+    card = card_of(run, **measured, **_quality(model.eval(), tokenizer, held_out))
+    finish(trainer, folder, card)
     return card
 
 

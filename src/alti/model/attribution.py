@@ -12,7 +12,7 @@ from alti._errors import UsageError
 from alti.model import stored
 from alti.model.content import Content
 from alti.model.lens import Lens
-from alti.model.results import Prediction, Result, added_up, relevance, source_share
+from alti.model.results import OfOne, Prediction, Result, added_up, relevance, source_share
 from alti.model.source import By, Source
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ PLOTS = ("tokens", "matrix", "layers", "graph", "lens")
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Attribution(Result):
+class Attribution(Result, OfOne):
     """How much each token of a text counts for one prediction.
 
     Iterating gives (token, score) pairs in the order of the text:
@@ -74,18 +74,6 @@ class Attribution(Result):
     @property
     def cut(self) -> tuple[str, ...]:
         return self.source.cut
-
-    @property
-    def label(self) -> str | None:
-        return self.prediction.label
-
-    @property
-    def probability(self) -> float | None:
-        return self.prediction.probability
-
-    @property
-    def target(self) -> int | None:
-        return self.prediction.index
 
     @property
     def lens(self) -> Lens | None:

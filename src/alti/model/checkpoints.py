@@ -1,14 +1,23 @@
 """What a name or a path stands for: a model, an adapter, a GGUF file, a sentence-transformer."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import snapshot_download
+from transformers.utils import cached_file, find_adapter_config_file
+
 from alti._errors import LoadError, UsageError
+from alti.model.pretrained import read
 
 # of transformers' own arguments, those that say where files are found
 HUB = ("revision", "subfolder", "token", "cache_dir", "local_files_only", "force_download")
+QUIETLY = {  # None for a file that cannot be had, whatever the reason
+    f"_raise_exceptions_for_{reason}": False
+    for reason in ("gated_repo", "missing_entries", "connection_errors")
+}
+FETCHED = ("adapter_config.json", "adapter_model.safetensors", "token*", "vocab*", "merges.txt")
 POOLINGS = {  # a setting of sentence-transformers: the position that it reads
     "pooling_mode_cls_token": "first",
     "pooling_mode_lasttoken": "last",
@@ -35,15 +44,15 @@ class Checkpoint:
     pooling: str = "mean"  # of a sentence-transformer
 
 
-def found(name: str | Path, hub: dict[str, Any]) -> Checkpoint:
-    """What is at a path; any other name is one of the hub."""
+def found(name: str | Path, hub: dict[str, Any], *, base: bool = False) -> Checkpoint:
+    """What is at a path; any other name is one of the hub. A `base` is what an adapter names."""
     if not str(name):
         raise UsageError(
             "the name of the model is empty: give a hub name or a folder, or leave it out"
         )
     path = Path(name).expanduser()
     if path.is_dir():
-        return _in_folder(path, hub)
+        return _in_folder(path, hub, base)
     if path.is_file() and path.suffix == ".gguf":
         return Checkpoint(str(path.parent), path.name, {**hub, "gguf_file": path.name})
     if path.exists():
@@ -56,16 +65,38 @@ def found(name: str | Path, hub: dict[str, Any]) -> Checkpoint:
             f"model {str(name)!r} does not exist: give a folder that holds config.json, or a hub "
             "name"
         )
-    return Checkpoint(str(name), Path(name).name, hub)
+    return _on_hub(str(name), hub, base)
 
 
-def _in_folder(path: Path, hub: dict[str, Any]) -> Checkpoint:
+def _on_hub(name: str, hub: dict[str, Any], base: bool) -> Checkpoint:
+    """A model of the hub, or an adapter, whose files are fetched into a folder of the cache."""
+    plain = Checkpoint(name, Path(name).name, hub)
+    if read(cached_file, name, filename="config.json", **QUIETLY, **hub) is not None:
+        return plain
+    if (file := read(find_adapter_config_file, name, **hub)) is None:
+        return plain  # whatever is wrong with it is said when it is read
+    _require_model(name, base)
+    options = {key: value for key, value in hub.items() if key != "subfolder"}
+    read(snapshot_download, name, allow_patterns=[f"*{each}" for each in FETCHED], **options)
+    # a revision is one of the adapter, which may name that of the model under it
+    rest = {key: value for key, value in hub.items() if key not in ("revision", "subfolder")}
+    found = _adapter(Path(file).parent, rest)
+    return replace(found, shown=plain.shown)
+
+
+def _require_model(name: str | Path, base: bool) -> None:
+    if base:
+        raise LoadError(f"{name} is an adapter, and another one names it as its model: merge them")
+
+
+def _in_folder(path: Path, hub: dict[str, Any], base: bool) -> Checkpoint:
     inner = path / str(hub.get("subfolder", ""))
     modules = _json(path / "modules.json", [])
     pooling = _pooling(path, modules)
     if (inner / "config.json").is_file():
         return Checkpoint(str(path), path.name, hub, pooling=pooling)
     if (path / "adapter_config.json").is_file():
+        _require_model(path, base)
         return _adapter(path, hub)
     for module in modules:
         if str(module.get("type", "")).endswith(".Transformer"):
@@ -84,7 +115,9 @@ def _adapter(path: Path, hub: dict[str, Any]) -> Checkpoint:
             f"{path} is an adapter whose adapter_config.json names no base_model_name_or_path: "
             "load the model, add the adapter with peft, and pass both to alti.explain"
         )
-    under = found(base, hub)
+    if settings.get("revision"):
+        hub = {**hub, "revision": settings["revision"]}
+    under = found(base, hub, base=True)
     return Checkpoint(
         under.place, path.name, under.hub, str(path), HEADS.get(settings.get("task_type") or "")
     )

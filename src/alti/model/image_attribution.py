@@ -1,15 +1,17 @@
 """The result for an image: how much each patch counts for a prediction."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
 
 from alti._errors import UsageError
-from alti.model.results import Prediction
+from alti.model import stored_image
+from alti.model.results import OfOne, Prediction, Scored
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,7 +20,7 @@ Patch = tuple[int, int]  # its row and column
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ImageAttribution:
+class ImageAttribution(Scored, OfOne):
     """How much each patch of an image counts for one prediction.
 
     Iterating gives ((row, column), score) pairs, row by row.
@@ -34,17 +36,17 @@ class ImageAttribution:
     options: dict[str, Any] = field(default_factory=dict)
     extra: dict[str, float] = field(default_factory=dict)
 
-    @property
-    def label(self) -> str | None:
-        return self.prediction.label
+    def __eq__(self, other: object) -> bool:
+        """Whether everything is the same, as it is of a result that was saved and loaded."""
+        if type(other) is not type(self):
+            return NotImplemented
+        return self is other or stored_image.same(self._fields(), other._fields())
 
-    @property
-    def probability(self) -> float | None:
-        return self.prediction.probability
+    def __hash__(self) -> int:
+        return hash((type(self), self.label, self.method, self.image.size))
 
-    @property
-    def target(self) -> int | None:
-        return self.prediction.index
+    def _fields(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def __len__(self) -> int:
         return self.scores.numel()
@@ -109,19 +111,24 @@ class ImageAttribution:
         shown: str = import_module("alti.views.pictures").render(self)
         return shown
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain lists, numbers and strings, ready for JSON; without the image itself."""
-        return {
-            "label": self.label,
-            "target": self.target,
-            "probability": self.probability,
-            "of": self.prediction.of,
-            "size": [self.image.width, self.image.height],
-            "scores": self.scores.tolist(),
-            "special": self.special.tolist(),
-            "layers": None if self.layers is None else self.layers.tolist(),
-            "method": self.method,
-            "model": self.model,
-            "options": self.options,
-            "extra": self.extra,
-        }
+    def to_dict(self, *, checksum: bool = False) -> dict[str, Any]:
+        """Plain lists, numbers and strings, ready for JSON, with the image as a PNG in base 64.
+
+        As of a text: every number is finite, and with checksum=True from_dict refuses what was
+        changed.
+        """
+        return stored_image.to_dict(self._fields(), checksum=checksum)
+
+    def save(self, path: str | Path) -> None:
+        """Write everything to one file: safetensors with the texts as JSON in its header."""
+        stored_image.save(self._fields(), path)
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Self:
+        """What to_dict() gave, also after a round trip through JSON; LoadError if it is wrong."""
+        return cls(**stored_image.from_dict(plain))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read what save() wrote, checked as in from_dict."""
+        return cls(**stored_image.load(path))

@@ -42,26 +42,18 @@ class Prediction:
             object.__setattr__(self, "lens", Lens.of(self.lens))
 
 
-class Result:
-    """What both results can do: be compared, computed with, exported and shown.
+class Scored:
+    """What all results can do: give their scores to numpy, and themselves as JSON."""
 
-    What was heard in a sound has views of its own.
-    """
-
-    source: Source
     scores: Tensor
 
-    def _content(self) -> Content:
+    def to_dict(self, *, checksum: bool = False) -> dict[str, Any]:
         raise NotImplementedError  # as each of them is stored
 
-    def __eq__(self, other: object) -> bool:
-        """Whether everything is the same, as it is of a result that was saved and loaded."""
-        if type(other) is not type(self):
-            return NotImplemented
-        return self is other or _same(self._content(), other._content())
-
-    def __hash__(self) -> int:
-        return hash((type(self), self.source))
+    def to_json(self, *, indent: int | None = None, checksum: bool = False) -> str:
+        """`to_dict()` as JSON; `from_dict(json.loads(…))` reads it."""
+        plain = self.to_dict(checksum=checksum)
+        return json.dumps(plain, indent=indent, ensure_ascii=False, allow_nan=False)
 
     @property
     def values(self) -> "np.ndarray[Any, Any]":
@@ -76,6 +68,45 @@ class Result:
             raise ValueError("an array of scores is a copy: leave copy=False out")
         return self.values if dtype is None else self.values.astype(dtype)
 
+
+class OfOne:
+    """What a result about one prediction says of it."""
+
+    prediction: Prediction
+
+    @property
+    def label(self) -> str | None:
+        return self.prediction.label
+
+    @property
+    def probability(self) -> float | None:
+        return self.prediction.probability
+
+    @property
+    def target(self) -> int | None:
+        return self.prediction.index
+
+
+class Result(Scored):
+    """What results about texts can do: be compared, computed with, exported and shown.
+
+    What was heard in a sound has views of its own.
+    """
+
+    source: Source
+
+    def _content(self) -> Content:
+        raise NotImplementedError  # as each of them is stored
+
+    def __eq__(self, other: object) -> bool:
+        """Whether everything is the same, as it is of a result that was saved and loaded."""
+        if type(other) is not type(self):
+            return NotImplemented
+        return self is other or _same(self._content(), other._content())
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.source))
+
     def to_dict(self, *, checksum: bool = False) -> dict[str, Any]:
         """Plain lists, numbers and strings, ready for JSON; AltiError for what JSON has not.
 
@@ -84,11 +115,6 @@ class Result:
         checksum; with checksum=True it does, and from_dict refuses it once anything is another.
         """
         return stored.to_dict(self._content(), checksum=checksum)
-
-    def to_json(self, *, indent: int | None = None, checksum: bool = False) -> str:
-        """`to_dict()` as JSON; `from_dict(json.loads(…))` reads it."""
-        plain = self.to_dict(checksum=checksum)
-        return json.dumps(plain, indent=indent, ensure_ascii=False, allow_nan=False)
 
     def save(self, path: str | Path) -> None:
         """Write everything to one file: safetensors with the texts as JSON in its header.

@@ -52,7 +52,7 @@ def source_fields(source: Source) -> dict[str, Any]:
     fields["unknown"] = list(source.unknown)
     for name in ("groups", "parts"):
         fields[name] = [
-            _without_defaults({**asdict(part), "span": list(part.span)}) for part in fields[name]
+            without_defaults({**asdict(part), "span": list(part.span)}) for part in fields[name]
         ]
     return fields
 
@@ -95,13 +95,13 @@ def _require(content: Content) -> None:
 def _texts(content: Content) -> dict[str, Any]:
     """All but the tensors, as JSON has it."""
     source = {name: value for name, value in content.source.items() if name != "special"}
-    source = _without_defaults(source)
+    source = without_defaults(source)
     return {
         "format": FORMAT,
         "kind": content.kind,
-        "dtype": _name(content.scores.dtype),
+        "dtype": dtype_name(content.scores.dtype),
         "source": source,
-        "predictions": [_without_defaults(one) for one in content.predictions],
+        "predictions": [without_defaults(one) for one in content.predictions],
         "method": content.method,
         "model": content.model,
         "options": content.options,
@@ -109,7 +109,7 @@ def _texts(content: Content) -> dict[str, Any]:
     }
 
 
-def _without_defaults(fields: dict[str, Any]) -> dict[str, Any]:
+def without_defaults(fields: dict[str, Any]) -> dict[str, Any]:
     """Fields that came later are written where they say something: older files keep their sums."""
     return {
         name: value for name, value in fields.items() if name not in LATER or value != LATER[name]
@@ -127,11 +127,12 @@ def from_dict(plain: Any, kind: str) -> Content:
 def _from_dict(plain: Any, kind: str) -> Content:
     if not isinstance(plain, dict) or not all(isinstance(key, str) for key in plain):
         raise ValueError("is not an object with named fields")
+    _refuse_images(plain)
     plain = dict(plain)
     version = plain.pop("format", None)
     if type(version) is not int or version not in (1, FORMAT):
         raise LoadError(
-            f"attribution has format {_shown(version)}, and this version of alti reads 1 and "
+            f"attribution has format {shown(version)}, and this version of alti reads 1 and "
             f"{FORMAT}: update alti"
         )
     if version == 1:
@@ -144,10 +145,15 @@ def _from_dict(plain: Any, kind: str) -> Content:
     return content
 
 
+def _refuse_images(plain: Any) -> None:
+    if isinstance(plain, dict) and plain.get("kind") == "image":
+        raise LoadError("this file or dict holds an image: read it with alti.ImageAttribution")
+
+
 def _upgraded(plain: dict[str, Any]) -> dict[str, Any]:
     """The fields of format 1 where format 2 has them."""
     dtype = plain.pop("dtype", "float32")
-    _require_fields(plain, OLD)
+    require_fields(plain, OLD)
     old = {**{name: value for name, value in OLD.items() if value is not ...}, **plain}
     pair = old["text_pair"]
     if not (pair is None or is_text(pair)):
@@ -172,7 +178,7 @@ def _upgraded(plain: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _require_fields(plain: dict[str, Any], fields: dict[str, Any], what: str = "") -> None:
+def require_fields(plain: dict[str, Any], fields: dict[str, Any], what: str = "") -> None:
     if unknown := sorted(plain.keys() - fields.keys()):
         names = ", ".join(ascii(str(name)[:40])[1:-1] for name in unknown[:5])
         raise LoadError(f"attribution has unknown fields {names}: update alti")
@@ -183,25 +189,25 @@ def _require_fields(plain: dict[str, Any], fields: dict[str, Any], what: str = "
 
 def _content(plain: dict[str, Any], kind: str) -> Content:
     """Plain data as a content; values of a wrong type stay, and `_check` refuses them."""
-    _require_fields(plain, TOP)
+    require_fields(plain, TOP)
     plain = {**{name: value for name, value in TOP.items() if value is not ...}, **plain}
     if not isinstance(plain["kind"], str) or plain["kind"] not in CLASSES:
-        raise ValueError(f"kind {_shown(plain['kind'])} is none of {', '.join(CLASSES)}")
+        raise ValueError(f"kind {shown(plain['kind'])} is none of {', '.join(CLASSES)}")
     if plain["kind"] != kind:
         right = CLASSES[plain["kind"]]
         raise LoadError(f"this file or dict holds {plain['kind']}: read it with alti.{right}")
     dtype = plain["dtype"]
     if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise ValueError(f"dtype {_shown(dtype)} is none of {', '.join(DTYPES)}")
+        raise ValueError(f"dtype {shown(dtype)} is none of {', '.join(DTYPES)}")
     source = _filled(plain["source"], SOURCE, " of the source")
-    source["special"] = _tensor(source["special"], 1, torch.bool)
+    source["special"] = tensor_of(source["special"], 1, torch.bool)
     predictions = plain["predictions"]
     if is_list(predictions):
-        predictions = [_prediction(one) for one in predictions]
-    scores = _tensor(plain["scores"], 2, DTYPES[dtype])
+        predictions = [prediction_of(one) for one in predictions]
+    scores = tensor_of(plain["scores"], 2, DTYPES[dtype])
     layers = plain["layers"]
     if layers is not None:
-        layers = _tensor(layers, 3, DTYPES[dtype])
+        layers = tensor_of(layers, 3, DTYPES[dtype])
     named = (plain[name] for name in ("method", "model", "options", "extra"))
     content = Content(kind, source, predictions, scores, layers, *named)
     if isinstance(scores, Tensor) and scores.dtype != DTYPES[dtype]:
@@ -209,7 +215,7 @@ def _content(plain: dict[str, Any], kind: str) -> Content:
     return content
 
 
-def _prediction(value: Any) -> dict[str, Any]:
+def prediction_of(value: Any) -> dict[str, Any]:
     fields = _filled(value, PREDICTION, " of a prediction")
     for name in ("probability", "value"):
         if is_number(fields[name]):
@@ -220,7 +226,7 @@ def _prediction(value: Any) -> dict[str, Any]:
 def _filled(value: Any, fields: dict[str, Any], what: str) -> dict[str, Any]:
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         raise ValueError(f"is not an object with named fields{what}")
-    _require_fields(value, fields, what)
+    require_fields(value, fields, what)
     return {**{name: default for name, default in fields.items() if default is not ...}, **value}
 
 
@@ -255,6 +261,7 @@ def load(path: str | Path, kind: str) -> Content:
 
 def _joined(plain: Any, tensors: dict[str, Tensor], header: dict[str, str]) -> dict[str, Any]:
     """The texts and the tensors of a file, as to_dict has them."""
+    _refuse_images(plain)
     if not isinstance(plain, dict) or header.keys() - {"checksum"} or tensors.keys() - TENSORS:
         raise ValueError("its header or its tensors are not what alti writes")
     if plain.get("format") == 1:
@@ -278,7 +285,7 @@ def _owned(content: Content) -> Content:
     )
 
 
-def _tensor(value: Any, depth: int, dtype: torch.dtype) -> Any:
+def tensor_of(value: Any, depth: int, dtype: torch.dtype) -> Any:
     """Nested lists as a tensor; anything else is given back."""
     if isinstance(value, Tensor):
         return value
@@ -308,11 +315,11 @@ def _checksum(content: Content) -> str:
     return digest.hexdigest()[:32]
 
 
-def _name(dtype: torch.dtype) -> str:
+def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """A wrong value in a sentence; what is long or nested by its type alone."""
     whole = isinstance(value, int) and abs(value) < 10**18
     if value is None or isinstance(value, bool | float) or whole:
