@@ -386,3 +386,23 @@ def test_click_a_token_for_the_prediction_there(blank, model):
     blank.click("#explain-here")
     blank.wait(f"{READY} && document.querySelector('#position').value === '2'")
     assert text(blank, ".alti-says strong").strip("“”") == found.label
+
+
+def test_an_encoder_decoder_shows_which_word_comes_from_which(blank, tmp_path):
+    translator = alti.load(str(tiny.writer(tmp_path / "tiny-t5")), device="cpu")
+    source, target = "The plot is funny.", "It is better"
+    answering(blank, "tiny-t5", text=source, answer=target)
+    blank.wait("!!document.querySelector('#alignment')")
+    assert blank.run("document.querySelector('#asks').hidden") is True  # there is nothing else
+    assert text(blank, "#prompt label") == "Source"
+    wanted = translator.explain(source, answer=target).alignment()
+    links = "[...document.querySelectorAll('.aligned path')].map(p => [+p.dataset.i, +p.dataset.j])"
+    assert sorted(map(tuple, blank.run(links))) == sorted(wanted.links)
+    words = "[...document.querySelectorAll('.aligned ol{} button')].map(b => b.textContent)"
+    assert blank.run(words.format(":first-child")) == list(wanted.source)
+    assert blank.run(words.format(":last-child")) == list(wanted.target)
+    blank.click(".aligned ol:last-child li:nth-child(2) button")
+    blank.wait(f"{DONE} && !!document.querySelector('#whole')")
+    assert text(blank, "#answer-title") == "What “is” rests on"
+    blank.size(320, 800)
+    assert blank.run("document.documentElement.scrollWidth") <= 320
