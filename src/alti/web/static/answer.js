@@ -134,10 +134,12 @@ export function redrawAnswer() {
     return;
   }
   if (shownModel !== state.model) {
+    const other = shownModel !== null; // whose tokens are others
     view = null;
     tokens = [];
     exact = false;
     recallAsked();
+    if (other) Object.assign(asked, { ids: null, part: null });
     shownModel = state.model;
   }
   showPrompt(promptChanged);
@@ -304,6 +306,8 @@ async function showAlignment() {
       aligned.found = await posted("alignment", question, new AbortController().signal);
     } catch {
       return; // no words to align: the scores above say what there is
+    } finally {
+      if (pending === null) showNothing();
     }
     if (aligned.key !== key || !isAnswering()) return;
   }
