@@ -386,3 +386,54 @@ def test_click_a_token_for_the_prediction_there(blank, model):
     blank.click("#explain-here")
     blank.wait(f"{READY} && document.querySelector('#position').value === '2'")
     assert text(blank, ".alti-says strong").strip("“”") == found.label
+
+
+def test_an_encoder_decoder_shows_which_word_comes_from_which(blank, tmp_path):
+    translator = alti.load(str(tiny.writer(tmp_path / "tiny-t5")), device="cpu")
+    source, target = "The plot is funny.", "It is better"
+    answering(blank, "tiny-t5", text=source, answer=target)
+    blank.wait("!!document.querySelector('#alignment')")
+    assert blank.run("document.querySelector('#asks').hidden") is True  # there is nothing else
+    assert text(blank, "#prompt label") == "Source"
+    wanted = translator.explain(source, answer=target).alignment()
+    links = "[...document.querySelectorAll('.aligned path')].map(p => [+p.dataset.i, +p.dataset.j])"
+    assert sorted(map(tuple, blank.run(links))) == sorted(wanted.links)
+    words = "[...document.querySelectorAll('.aligned ol{} button')].map(b => b.textContent)"
+    assert blank.run(words.format(":first-child")) == list(wanted.source)
+    assert blank.run(words.format(":last-child")) == list(wanted.target)
+    blank.click(".aligned ol:last-child li:nth-child(2) button")
+    blank.wait(f"{DONE} && !!document.querySelector('#whole')")
+    assert text(blank, "#answer-title") == "What “is” rests on"
+    blank.size(320, 800)
+    assert blank.run("document.documentElement.scrollWidth") <= 320
+
+
+def test_an_answer_leaves_as_a_picture(blank):
+    blank.send(
+        "Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"]
+    )
+    answering(blank, form="chat", messages=CHAT, answer="It is better")
+    blank.click("#keep summary")
+    offered = "[...document.querySelector('#panel').options].filter(o => !o.disabled)"
+    blank.wait(f"{offered}.length < 5")
+    assert blank.run(f"{offered}.map(o => o.value)") == ["answer", "whatif"]
+    blank.click("[aria-label='Copy as SVG']")
+    blank.wait("document.querySelector('#toast').textContent === 'SVG copied.'")
+    svg = blank.run("navigator.clipboard.readText()")
+    assert "What it rests on most" in svg
+    lines = f"{TOKENS}.filter(t => t.textContent.trim()).length"
+    assert svg.count('height="3"') >= 2 * blank.run(lines)  # the lines of the probabilities
+    blank.run("document.querySelector('#keep').open = true")
+    blank.click("[aria-label='Copy as HTML']")
+    blank.wait("document.querySelector('#toast').textContent.startsWith('An answer leaves')")
+
+
+def test_another_model_has_other_tokens(blank):
+    """What one model wrote is typed text for another."""
+    answering(blank, form="text", text="The plot is", answer=" It is", ids=[7, 8])
+    choose(blank, "#model", "tiny-llama")
+    blank.wait(
+        f"{DONE} && document.querySelector('#answer .faint').textContent.includes('tiny-llama')"
+    )
+    assert blank.run("document.querySelector('#answer-text').value") == " It is"
+    assert blank.run(f"{TOKENS}.map(t => t.textContent).join('')") == " It is"

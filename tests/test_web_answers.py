@@ -242,3 +242,20 @@ def test_a_model_without_names_is_shown_by_numbers():
     told = []
     Watched(model, told.append, 1)(torch.tensor([[1]]), torch.eye(50)[:1])
     assert told[0]["text"] == "0"
+
+
+def test_alignments_are_the_library_s(client, tmp_path):
+    translator = alti.load(str(tiny.writer(tmp_path / "tiny-t5")), device="cpu")
+    asked_for = {"text": "The plot is funny.", "answer": "It is better"}
+    found = asked(client, "alignment", model="tiny-t5", **asked_for)
+    rows = translator.explain(**asked_for)
+    wanted = rows.alignment()
+    assert (found["source"], found["target"]) == (list(wanted.source), list(wanted.target))
+    assert sorted(map(tuple, found["links"])) == sorted(wanted.links)
+    assert found["from_source"] == pytest.approx(rows.source_share.tolist(), abs=1e-5)
+    ends = [end for _, end in found["parts"]]
+    assert ends[-1] == len(rows)
+    refused = client.post("/api/alignment", json={"model": "tiny-chat", **asked_for})
+    assert "does not translate" in refused.json()["error"]
+    refused = client.post("/api/alignment", json={"model": "tiny-t5", "text": "a"})
+    assert "An answer is a text or token ids" in refused.json()["error"]

@@ -20,6 +20,7 @@ from alti.read.modules import evaluating, network, stacks_of
 from alti.views import html, latex
 from alti.views.said import left_out, meaning_of, scale_name, side_of
 from alti.views.segments import passages
+from alti.web.alignments import AlignmentDesk
 from alti.web.answers import AnswerDesk, describe_writer
 from alti.web.deeper import DeeperDesk, declared
 from alti.web.help import PLAIN, recommended, too_long
@@ -34,7 +35,7 @@ CLASSES = 20  # the most classes whose probabilities are shown
 LABELS = 200  # the most labels to choose from
 
 
-class Desk(AnswerDesk, WhatIfDesk, DeeperDesk, SetDesk, ImageDesk):
+class Desk(AnswerDesk, WhatIfDesk, DeeperDesk, SetDesk, AlignmentDesk, ImageDesk):
     """The models of a server by name."""
 
     def __init__(self, settings: Settings) -> None:

@@ -2,7 +2,12 @@
 
 import re
 
-RECOMMENDED = {"causal": "absence", "masked": "absence", "encoder": "alti"}  # by kind of head
+RECOMMENDED = {  # by kind of head
+    "causal": "absence",
+    "masked": "absence",
+    "encoder": "alti",
+    "seq2seq": "alti",
+}
 FIRST_CHOICE = "consensus"  # of classifiers
 
 PLAIN = {

@@ -38,6 +38,15 @@ ANSWER = {
     **_TICKET,
 }
 LAYERS = {**PROMPT, **_ANSWER, **_PART, "by": ANSWER["by"], **_TICKET}
+ALIGNMENT = {
+    "model": PROMPT["model"],
+    "text": Field("string", "The source.", required=True),
+    **_ANSWER,
+    "method": Field("string", "An attribution method; alti:p=2 gives an option.", "alti"),
+    "chat": PROMPT["chat"],
+    "documents": PROMPT["documents"],
+    **_TICKET,
+}
 WHATIF = {
     **PROMPT,
     "text_pair": Field("string", "The second text, for models that read two."),

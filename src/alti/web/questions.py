@@ -7,6 +7,7 @@ from typing import Any
 from alti.web.fields import Field
 from alti.web.layers import HEADS, LENS, PREDICT
 from alti.web.prompts import (
+    ALIGNMENT,
     ANSWER,
     GENERATE,
     LAYERS,
@@ -103,6 +104,7 @@ KINDS = {  # of requests: what they are for, and their fields
     "generate": ("What a model writes; GET /api/queue has its tokens meanwhile.", GENERATE),
     "answer": ("What an answer, or a part of it, rests on.", ANSWER),
     "layers": ("What a part of an answer consists of after each layer.", LAYERS),
+    "alignment": ("Which words of a source those of a target come from.", ALIGNMENT),
     "whatif": ("The probability without a word or with another, beside what is predicted.", WHATIF),
     "heads": ("What every head of a layer does with a text.", HEADS),
     "predict": ("What a model says about a text, without an explanation.", PREDICT),

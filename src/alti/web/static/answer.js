@@ -1,5 +1,6 @@
 // An answer of a language model: it is written token by token, and a part of it is explained.
 
+import { alignment } from "/alignment.js";
 import { layerSlider, unpackedRows } from "/answerlayers.js";
 import { percent } from "/cards.js";
 import { grow } from "/controls.js";
@@ -21,6 +22,7 @@ let pending = null; // aborts the current request
 let tokens = []; // of the answer
 let exact = false; // whether their probabilities are those of the explanation, not of the writing
 let view = null;
+let aligned = { key: "", found: null }; // the alignment of an encoder–decoder
 let picked = null; // the piece of the prompt that was clicked
 let shownModel = null; // the model that `asked` was fitted to
 
@@ -132,10 +134,12 @@ export function redrawAnswer() {
     return;
   }
   if (shownModel !== state.model) {
+    const other = shownModel !== null; // whose tokens are others
     view = null;
     tokens = [];
     exact = false;
     recallAsked();
+    if (other) Object.assign(asked, { ids: null, part: null });
     shownModel = state.model;
   }
   showPrompt(promptChanged);
@@ -250,8 +254,7 @@ async function load(part, signal) {
   const question = answerFields();
   const key = JSON.stringify([state.model, question]);
   if (!explained.has(key)) {
-    const known = asked.ids !== null && tokens.length === asked.ids.length && exact;
-    const found = await posted("answer", { ...question, tokens: !known }, signal);
+    const found = await posted("answer", { ...question, tokens: !exact }, signal);
     if (explained.size >= KEPT) explained.delete(explained.keys().next().value);
     explained.set(key, found);
   }
@@ -261,7 +264,6 @@ async function load(part, signal) {
   if (view.answer) {
     tokens = view.answer;
     exact = true;
-    asked.ids = tokens.map(({ id }) => id);
   }
   keepAsked();
   show();
@@ -289,6 +291,29 @@ function show() {
   if (focused) node.querySelector(`[data-token="${focused}"]`)?.focus({ preventScroll: true });
   at("status").textContent = `${view.label}, ${chanceOf(view)}`;
   showChange();
+  showAlignment();
+}
+
+// Of an encoder–decoder: which word of the source each word of the target comes from.
+async function showAlignment() {
+  if (model().kind !== "seq2seq") return;
+  const { text, answer, answer_ids } = answerFields();
+  const key = JSON.stringify([state.model, text, answer, answer_ids]);
+  if (aligned.key !== key) {
+    aligned = { key, found: null };
+    try {
+      const question = { text, answer, answer_ids, method: "alti" };
+      aligned.found = await posted("alignment", question, new AbortController().signal);
+    } catch {
+      return; // no words to align: the scores above say what there is
+    } finally {
+      if (pending === null) showNothing();
+    }
+    if (aligned.key !== key || !isAnswering()) return;
+  }
+  if (!aligned.found) return;
+  document.querySelector("#alignment")?.remove();
+  at("answer").append(alignment(aligned.found, (part) => explain(part)));
 }
 
 // What the chosen tokens were made of after each layer; null if that fails.

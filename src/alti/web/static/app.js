@@ -269,6 +269,9 @@ function wireWindow() {
 
 function wireMenus() {
   const question = () => {
+    if (isAnswering()) {
+      throw new Error("An answer leaves this page as a picture; in Python to_html(), to_latex() and to_json() write it.");
+    }
     if (held().length === state.methods.length) {
       throw new Error("There is nothing to export yet: compute the methods first.");
     }

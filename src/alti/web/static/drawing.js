@@ -70,12 +70,24 @@ function boxes(canvas, extent, node, style) {
   for (const box of node.getClientRects()) {
     if (!box.width || !box.height) continue;
     grow(extent, box);
-    if (colours) canvas.parts.push(...ramp(canvas, box, style, colours));
+    if (node.style.getPropertyValue("--sure")) gauge(canvas, box, node, style, colours);
+    else if (colours) canvas.parts.push(...ramp(canvas, box, style, colours));
     else if (!isClear(style.backgroundColor)) {
       canvas.parts.push(made("rect", { ...shape(box, style), fill: style.backgroundColor }));
     }
     borders(canvas, box, style);
   }
+}
+
+// The line below a token of an answer, as long as it is probable.
+function gauge(canvas, box, node, style, colours) {
+  const { left, width, bottom } = box;
+  const sure = Number(node.style.getPropertyValue("--sure"));
+  const line = (share, fill) => made("rect", { x: left, y: bottom - 3, width: share * width, height: 3, fill });
+  if (!isClear(style.backgroundColor)) {
+    canvas.parts.push(made("rect", { ...shape(box, style), fill: style.backgroundColor }));
+  }
+  canvas.parts.push(line(1, colours.at(-1)), line(sure, colours[0]));
 }
 
 const shape = (box, style, inset = 0) => ({

@@ -3,7 +3,7 @@
 import { element } from "/paint.js";
 import { pdf, picture, vector } from "/picture.js";
 
-const PANELS = { results: "the texts", mixing: "what a token is made of", graph: "the graph" };
+const PANELS = { results: "the texts", mixing: "what a token is made of", graph: "the graph", answer: "the answer", whatif: "what if" };
 const KINDS = [
   { name: "Image", file: "alti.png", type: "image/png", draw: picture },
   { name: "SVG", file: "alti.svg", type: "image/svg+xml", draw: vector },
@@ -19,6 +19,13 @@ export function keep(menu, { ask, toast, question }) {
   for (const [value, text] of Object.entries(PANELS)) {
     panel.append(element("option", { value, text }));
   }
+  menu.addEventListener("toggle", () => {
+    for (const option of panel.options) {
+      option.disabled = option.hidden = !document.getElementById(option.value).offsetParent;
+    }
+    const shown = [...panel.options].find(({ disabled }) => !disabled);
+    if (shown && panel.selectedOptions[0]?.disabled) panel.value = shown.value;
+  });
   const blobOf = async (kind) => {
     if (kind.draw) return currentPicture(kind.draw, document.getElementById(panel.value));
     const { format, maps = false } = kind;

@@ -2,7 +2,7 @@
 
 import { classOf, element, number } from "/paint.js";
 
-export const LONG = 400; // scored pieces from which a prompt is folded
+export const LONG = 250; // scored pieces from which a prompt is folded
 const CELLS = 160; // of the strip
 const OPEN = 2; // sections that are open at first, the strongest
 const WORDS = 9; // at the beginning of a section that has no name
@@ -73,8 +73,10 @@ function orderButton(box, nodes, sections) {
 function fold(view, section, largest, isOpen, fill) {
   const { first, end, score, i } = section;
   const text = element("p", { class: "alti-text prompted", dir: "auto", lang: "" });
+  const isBlank = ({ text: own, score: scored }) => scored === undefined && !own.trim();
+  const last = view.pieces.slice(first, end).findLastIndex((piece) => !isBlank(piece));
   const make = () => {
-    if (!text.childNodes.length) text.append(...fill(first, end));
+    if (!text.childNodes.length) text.append(...fill(first, first + last + 1));
   };
   const full = element("span", { class: score < 0 ? "full less" : "full on" });
   full.style.width = `${(100 * Math.abs(score)) / (largest || 1)}%`;

@@ -24,7 +24,7 @@ const START = {
   documents: EIFFEL,
   question: "When was the Eiffel Tower finished?",
   answer: "",
-  ids: null, // the tokens of the answer, where they are known
+  ids: null, // the tokens of an answer that the model wrote; null: it was typed
   rival: null, // another answer
   new: 24, // tokens that the model may write
   method: null, // null: the recommended one
@@ -84,9 +84,7 @@ export function fitAsked() {
 }
 
 export function rememberAsked() {
-  const { part, ids, ...rest } = asked;
-  const own = ids === null ? rest : { ...rest, ids, part };
-  state.prompt = JSON.stringify(own);
+  state.prompt = JSON.stringify(asked);
 }
 
 export const methodOf = () => asked.method ?? model().recommended;

@@ -2,7 +2,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const [WIDTH, HEIGHT] = [340, 260];
-const EDGE = { left: 46, right: 14, top: 12, bottom: 40 };
+const EDGE = { left: 58, right: 14, top: 12, bottom: 40 };
 const NAMED = 6; // dots with a name beside them
 const LONGEST = 16; // letters of a name
 
@@ -53,8 +53,8 @@ function axes(svg, across, up, x, y) {
   text([left - 6, bottom], { "text-anchor": "end" }, shown(up.low));
   text([left - 6, top + 8], { "text-anchor": "end" }, shown(up.high));
   text([(left + right) / 2, HEIGHT - 8], { "text-anchor": "middle", class: "axis-name" }, x);
-  const turned = `rotate(-90 12 ${(top + bottom) / 2})`;
-  text([12, (top + bottom) / 2], { "text-anchor": "middle", class: "axis-name", transform: turned }, y);
+  const turned = `rotate(-90 10 ${(top + bottom) / 2})`;
+  text([10, (top + bottom) / 2], { "text-anchor": "middle", class: "axis-name", transform: turned }, y);
 }
 
 // A name beside its dot, unless another one is there.

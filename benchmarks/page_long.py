@@ -1,0 +1,103 @@
+"""How long the page takes for a prompt of 4,000 tokens: first colours, progress, the slider.
+
+python benchmarks/page_long.py MODEL     MODEL: a causal language model (needs Chromium)
+"""
+
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import quote
+
+import torch
+
+import alti
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from browser import Browser  # noqa: E402
+from serving import running  # noqa: E402
+
+TOKENS = 4000
+SENTENCES = (
+    "The city has many bridges over the river, and people walk along them at night. ",
+    "It often rains for an hour in the morning before the sun comes back. ",
+    "Ships pass on their way into the harbour, and visitors take a boat to the island. ",
+)
+QUESTION = "The tower was finished in 1889. In short: the tower was finished in"
+ANSWER = " 1889"
+FREE = "!!document.querySelector('#prompted') && !document.body.hasAttribute('aria-busy')"
+TOLD = "document.querySelector('#waiting-why').textContent"
+SLIDE = """(() => { const slider = document.querySelector('#answer-layer'); const times = [];
+    document.querySelectorAll('.fold').forEach(f => { f.open = true; f.fill() });
+    for (let layer = 1; layer <= Number(slider.max); layer++) {
+        const start = performance.now(); slider.value = layer;
+        slider.dispatchEvent(new Event('input')); document.body.offsetHeight;
+        times.push(performance.now() - start) }
+    return times })()"""
+
+
+def prompt_of(model: alti.Model) -> str:
+    """Sentences up to so many tokens, and what is asked at the end."""
+    text = ""
+    number = 0
+    while len(model.encoder.encode(text + QUESTION).ids) < TOKENS:
+        text += SENTENCES[number % len(SENTENCES)] * 4
+        number += 1
+    return text + QUESTION
+
+
+def forward(model: alti.Model, prompt: str) -> float:
+    """Seconds of one forward pass, the best of two."""
+    ids = torch.tensor([model.encoder.encode(prompt).ids])
+    times = []
+    for _ in range(2):
+        start = time.perf_counter()
+        with torch.no_grad():
+            model.model(ids, logits_to_keep=1)
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def opened(browser: Browser, address: str, name: str, prompt: str) -> tuple[float, list[str]]:
+    """Seconds to the first colours, and what the page said before."""
+    asked = json.dumps({"form": "text", "text": prompt, "answer": ANSWER})
+    told: list[str] = []
+    start = time.perf_counter()
+    browser.open(f"{address}/#model={name}&ask=answer&prompt={quote(asked)}")
+    while not browser.run(FREE):
+        told.append(str(browser.run(TOLD)))
+        time.sleep(0.2)
+    return time.perf_counter() - start, sorted(set(told))
+
+
+def main(folder: Path) -> None:
+    torch.set_num_threads(1)  # as the server of the tests
+    model = alti.load(str(folder), device="cpu")
+    prompt = prompt_of(model)
+    once = forward(model, prompt)
+    tokens = len(model.encoder.encode(prompt).ids)
+    del model
+    with running(folder) as address, TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        browser = Browser(Path(profile))
+        browser.size(1280, 900)
+        opened(browser, address, folder.name, "The tower was finished in")  # proofs, once
+        first, told = opened(browser, address, folder.name, prompt)
+        steps = [line for line in told if "steps are done" in line]
+        print(f"{tokens} tokens, one forward pass {once:.1f} s")
+        print(
+            f"first colours {first:.1f} s = {first / once:.1f} passes; {len(steps)} reports before"
+        )
+        browser.click("#follow")
+        browser.wait("!document.querySelector('#answer-layers label').hidden", 1200)
+        times = browser.run(SLIDE)
+        assert isinstance(times, list)
+        print(f"slider: median {statistics.median(times):.0f} ms, worst {max(times):.0f} ms")
+        browser.close()
+
+
+if __name__ == "__main__":  # the worker process imports this file too
+    main(Path(sys.argv[1]))

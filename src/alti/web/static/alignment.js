@@ -1,0 +1,63 @@
+// Source and target side by side, with lines between words that come from each other.
+
+import { element } from "/paint.js";
+
+const SVG = "http://www.w3.org/2000/svg";
+const ROW = 30; // pixels of a word
+const WIDE = 120; // pixels between the columns
+
+// `choose(part)` is called with the tokens of a target word that is clicked: [first, end].
+export function alignment({ source, target, links, shares, from_source, parts, method }, choose) {
+  const lines = links.map(([i, j]) => ({ i, j, share: shares[j][i] }));
+  const svg = picture(lines, Math.max(source.length, target.length));
+  const light = (which, number) => {
+    for (const line of svg.children) {
+      line.classList.toggle("on", line.dataset[which] === String(number));
+    }
+  };
+  const of = (j) => lines.filter((line) => line.j === j).map(({ i }) => source[i]);
+  const left = column("Source", source, (word, i) => wordNode(word, null, () => light("i", i)));
+  const right = column("Target", target, (word, j) => {
+    const from = of(j).join(", ");
+    const name = from ? `${word}, from ${from}` : `${word}, from no word of the source`;
+    return wordNode(word, name, () => light("j", j), () => choose(parts[j]));
+  });
+  const mean = from_source.reduce((sum, share) => sum + share, 0) / (from_source.length || 1);
+  const whole = `${(100 * mean).toFixed(0)} % of what the target rests on is the source, the rest what was written before.`;
+  const note = `As ${method} sees it; the wider a line, the more. ${whole} Click a word of the target to explain it.`;
+  return element(
+    "div",
+    { id: "alignment" },
+    element("h3", { text: "Which word comes from which" }),
+    element("p", { class: "faint", text: note }),
+    element("div", { class: "aligned" }, left, svg, right),
+  );
+}
+
+function column(name, words, make) {
+  const nodes = words.map((word, i) => element("li", {}, make(word, i)));
+  return element("ol", { "aria-label": name, dir: "auto" }, ...nodes);
+}
+
+function wordNode(word, label, light, onclick = light) {
+  const about = { type: "button", dir: "auto", text: word, "aria-label": label, onclick };
+  return element("button", { ...about, onmouseenter: light, onfocus: light });
+}
+
+function picture(lines, rows) {
+  const svg = document.createElementNS(SVG, "svg");
+  const [width, height] = [WIDE, rows * ROW];
+  for (const [key, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" })) {
+    svg.setAttribute(key, value);
+  }
+  for (const { i, j, share } of lines) {
+    const [from, to] = [(i + 0.5) * ROW, (j + 0.5) * ROW];
+    const path = document.createElementNS(SVG, "path");
+    const bend = WIDE / 2;
+    path.setAttribute("d", `M0 ${from} C ${bend} ${from} ${bend} ${to} ${WIDE} ${to}`);
+    path.setAttribute("stroke-width", (0.8 + 3.2 * share).toFixed(2));
+    Object.assign(path.dataset, { i, j });
+    svg.append(path);
+  }
+  return svg;
+}
