@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from alti.model.attribution import Attribution
     from alti.model.attributions import Attributions
     from alti.model.given import explain
+    from alti.model.head_maps import HeadMaps
+    from alti.model.lens import Lens
     from alti.model.loading import load
     from alti.model.model import Model
     from alti.model.results import Prediction
@@ -40,6 +42,8 @@ __version__ = "0.1.0"
 _LAZY = {  # these import torch and transformers, which takes seconds: only when first used
     "Attribution": "model.attribution",
     "Attributions": "model.attributions",
+    "HeadMaps": "model.head_maps",
+    "Lens": "model.lens",
     "Prediction": "model.results",
     "Group": "model.source",
     "Source": "model.source",
@@ -83,7 +87,9 @@ __all__ = [
     "DecompositionError",
     "Family",
     "Group",
+    "HeadMaps",
     "Inputs",
+    "Lens",
     "LoadError",
     "Model",
     "Prediction",
