@@ -5,6 +5,7 @@ from inspect import signature
 from types import SimpleNamespace
 
 import pytest
+import torch
 from transformers import BertConfig, pipeline
 from transformers.utils import logging
 
@@ -117,10 +118,22 @@ def test_predictions_of_other_heads():
     bare = alti.load(tiny.speaking("bert", "AutoModel"), tiny.tokenizer())
     with pytest.raises(alti.UsageError, match="has no head and predicts nothing"):
         bare.predict([TEXT])
-    value = tiny.speaking("bert", "AutoModelForSequenceClassification")
-    value.config.problem_type = "regression"
-    with pytest.raises(alti.UsageError, match="predicts values"):
-        alti.load(value, tiny.tokenizer()).predict([TEXT])
+
+
+def test_predictions_of_a_regression(tmp_path):
+    network = tiny.speaking("bert", "AutoModelForSequenceClassification", num_labels=1)
+    tokenizer = tiny.tokenizer()
+    model = alti.load(network, tokenizer)
+    texts = [TEXT, "A dull film."]
+    with torch.no_grad():
+        values = [float(network(**tokenizer(text, return_tensors="pt")).logits) for text in texts]
+    found = model.predict(texts)
+    assert [one.value for one in found] == pytest.approx(values)
+    assert [one.probability for one in found] == [None, None]
+    explained = model.explain(TEXT)
+    assert explained.prediction.value == explained.extra["value"] == pytest.approx(values[0])
+    explained.save(tmp_path / "value.alti")
+    assert alti.Attribution.load(tmp_path / "value.alti") == explained
 
 
 def test_loading_shows_one_bar(tmp_path, capsys):

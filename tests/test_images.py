@@ -1,5 +1,6 @@
 """Images: a small ViT that is trained on scikit-learn's digits here, its patches as tokens."""
 
+import dataclasses
 import json
 import re
 
@@ -218,21 +219,62 @@ def test_what_cannot_be_read_as_an_image(model, picture, tmp_path):
         model.explain(picture, method="leave_one_out")
 
 
-@pytest.mark.parametrize("family", ["deit", "dinov2"])
-def test_kin(family):
-    """DeiT has a second special token; the head of DINOv2 reads all patches, which is noticed."""
+def kin(name):
+    """A tiny model of another family that sees, with random weights."""
+    config = transformers.AutoConfig.for_model(name.lower(), **tiny.CONFIGS[name.lower()])
+    torch.manual_seed(0)
+    vit = getattr(transformers, f"{name}ForImageClassification")(config).eval().double()
+    torch.nn.init.normal_(vit.classifier.weight)
+    return vit
+
+
+@pytest.fixture
+def noise():
     from PIL import Image
 
-    config = transformers.AutoConfig.for_model(family, **tiny.CONFIGS[family])
-    name = {"deit": "DeiT", "dinov2": "Dinov2"}[family]
-    vit = getattr(transformers, f"{name}ForImageClassification")(config).eval()
-    image = Image.new("RGB", (12, 12), (200, 30, 90))
-    if family == "dinov2":
-        with pytest.raises(alti.DecompositionError, match="the head reads position 0, 1, 2"):
-            Model(vit, None).explain(image)
-        return
-    found = Model(vit, None).explain(image)
+    pixels = torch.randint(0, 256, (12, 12, 3), generator=torch.Generator().manual_seed(0))
+    return Image.fromarray(pixels.byte().numpy())
+
+
+def test_a_second_special_token(noise):
+    found = Model(kin("DeiT"), None).explain(noise)
     assert (found.scores.shape, len(found.special)) == ((3, 3), 2)
+
+
+def test_a_head_that_reads_the_first_token_and_all_patches(noise):
+    """DINOv2: half of a score is of [CLS], half of the mean of the patches."""
+    model = Model(kin("Dinov2"), None)
+    found = model.explain(noise)
+    rolled = torch.eye(10, dtype=torch.float64)
+    for layer in found.layers:
+        rolled = layer @ rolled
+    expected = rolled[0] / 2 + rolled[1:].mean(0) / 2
+    torch.testing.assert_close(torch.cat([found.special, found.scores.flatten()]), expected)
+    assert float(expected.sum()) == pytest.approx(1)
+    lean = model.explain(noise, layers=False)
+    torch.testing.assert_close(lean.scores, found.scores)
+    linear = model.explain(noise, method="linear")
+    place, _ = model.show(noise)
+    view = linear_view(model.model, {"pixel_values": place.pixels})
+    logits = view.output.logits[0]
+    value = 2 * (logits[linear.target] - logits.mean())  # of two classes: against the other
+    (slope,) = torch.autograd.grad(value, view.start)
+    expected = (slope * view.start).sum(-1)[0].detach()
+    torch.testing.assert_close(linear.scores.flatten(), expected[1:], atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("method", ["absence", "dimming", "consensus", "gradient", "occlusion"])
+def test_other_methods_of_a_head_that_reads_all(noise, method):
+    found = Model(kin("Dinov2"), None).explain(noise, method=method)
+    assert found.scores.shape == (3, 3)
+    assert float(found.scores.abs().sum()) > 0
+
+
+def test_a_wrong_position_is_noticed(noise, monkeypatch):
+    entry = alti.FAMILIES["dinov2"]
+    monkeypatch.setitem(alti.FAMILIES, "dinov2", dataclasses.replace(entry, pool="first"))
+    with pytest.raises(alti.DecompositionError, match="the head reads position 0, 1, 2"):
+        Model(kin("Dinov2"), None).explain(noise)
 
 
 def test_a_processor_says_how_to_read(picture, tmp_path):

@@ -18,7 +18,7 @@ import documents
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of jupyter's libraries
 EXAMPLE = documents.ROOT / "examples" / "notebooks.py"
-SMALLER = {"PAIRS, EPOCHS = 3000, 6": "PAIRS, EPOCHS = 256, 1"}
+SMALLER = {"PAIRS, EPOCHS = 6000, 8": "PAIRS, EPOCHS = 256, 1"}
 
 
 def script():

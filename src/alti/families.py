@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 
 from alti._errors import UsageError
 
-POOLS = ("first", "last", "eos", "mean")  # positions a classifier can read; last: before padding
+# positions a classifier can read; last: before padding; first_and_mean: of an image, its first
+# token and, beside that, the mean of its patches
+POOLS = ("first", "last", "eos", "mean", "first_and_mean")
 
 # the fields of a Site that are module paths
 PATHS = (
@@ -315,7 +317,7 @@ FAMILIES: dict[str, Family] = {  # the key is model.config.model_type
     # images
     "vit": _VIT,
     "deit": _VIT,
-    "dinov2": Family((Stack("encoder.layer", (_DINOV2_SITE,)),)),
+    "dinov2": Family((Stack("encoder.layer", (_DINOV2_SITE,)),), pool="first_and_mean"),
 }
 
 REFUSED: dict[str, str] = {  # families that cannot be read, and why

@@ -110,6 +110,8 @@ class Target:
     which: Tensor | None = None  # [B, K]  the row of logits, for a head with one for start and end
     real: Tensor | None = None  # [B, K]  False where a text has fewer than K; None: all are real
     kept: Tensor | None = None  # [n]  the only positions whose logits are asked for; None: all
+    # [T]  how much each position counts where a head reads all of them; None: as much as any other
+    weights: Tensor | None = None
     total: bool = False  # the predictions of a text are explained together, as one
 
     @property
@@ -173,7 +175,8 @@ class Target:
         """How much each prediction reads of each final position: [B, K, T], rows sum to 1."""
         mask = inputs.mask.float()[:, None]  # [B, 1, T]
         if self.position is None:
-            return mask / mask.sum(-1, keepdim=True)
+            read = mask if self.weights is None else mask * self.weights
+            return read / read.sum(-1, keepdim=True)
         rows = mask.new_zeros(*self.position.shape, mask.shape[-1])
         return rows.scatter_(-1, self.position[..., None] + (inputs.split or 0), 1)
 

@@ -111,7 +111,7 @@ class Assembly:
     def _predictions(
         self, task: Task, of: str | None, logits: Tensor | None, extra: list[dict[str, float]]
     ) -> tuple[Prediction, ...]:
-        """What the model says at each position; the value of a regression goes into `extra`."""
+        """What the model says at each position; the value of a regression is in `extra` too."""
         positions = task.positions or (None,)
         if logits is None:
             return tuple(Prediction(position=position) for position in positions)
@@ -121,6 +121,7 @@ class Assembly:
             prediction = replace(prediction, of=of)
             if prediction.probability is None and prediction.index is not None:
                 extra[k]["value"] = float(logits[k, prediction.index])
+                prediction = replace(prediction, value=extra[k]["value"])
             made.append(prediction)
         return tuple(made)
 

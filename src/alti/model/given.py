@@ -1,15 +1,27 @@
 """Models that a user has already: of transformers, with a tokenizer or inside a pipeline."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from inspect import signature
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from torch import nn
 
 from alti._errors import UsageError
+from alti.model.answers import Generation
+from alti.model.attribution import Attribution
+from alti.model.attributions import Attributions
+from alti.model.image_attribution import ImageAttribution
 from alti.model.model import Model
+from alti.model.prompt import Chat
+from alti.model.request import Output, Positions
+from alti.model.source import By
+from alti.model.tokenize import Bos
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 F = TypeVar("F", bound=Callable[..., Any])
+Text = str | Chat | None
 
 TASKS = (  # of pipelines whose model reads a text as it was given
     "feature-extraction",
@@ -52,6 +64,57 @@ def _signed_as(method: Callable[..., Any]) -> Callable[[F], F]:
     return signed
 
 
+@overload  # the first one is what completion shows
+def explain(
+    model: Any,
+    tokenizer: Any = None,
+    text: Text = None,
+    text_pair: str | None = None,
+    *,
+    ids: Any = None,
+    documents: Sequence[str] | None = None,
+    choices: Sequence[str] | None = None,
+    template: str | None = None,
+    method: str = "alti",
+    target: Output | None = None,
+    against: Output | None = None,
+    position: int | None = None,
+    positions: None = None,
+    answer: None = None,
+    answer_ids: None = None,
+    generate: None = None,
+    total: bool = False,
+    groups: By | None = None,
+    bos: Bos = "auto",
+    layers: bool | None = None,
+    truncate: bool = False,
+    **options: Any,
+) -> Attribution: ...
+@overload
+def explain(
+    model: Any, tokenizer: Any, text: "Image", *, method: str = "alti", **asked: Any
+) -> ImageAttribution: ...
+@overload
+def explain(
+    model: Any, tokenizer: Any = None, text: Text = None, *, total: Literal[True], **asked: Any
+) -> Attribution: ...
+@overload
+def explain(
+    model: Any, tokenizer: Any = None, text: Text = None, *, answer: str, against: str, **asked: Any
+) -> Attribution: ...
+@overload
+def explain(
+    model: Any,
+    tokenizer: Any = None,
+    text: Text = None,
+    text_pair: str | None = None,
+    *,
+    positions: Positions | None = None,
+    answer: str | None = None,
+    answer_ids: Any = None,
+    generate: Generation | None = None,
+    **asked: Any,
+) -> Attributions: ...
 @_signed_as(Model.explain)
 def explain(
     model: Any, tokenizer: Any = None, text: Any = None, text_pair: Any = None, **asked: Any

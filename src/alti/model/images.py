@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from alti._errors import LoadError, UnsupportedModelError, UsageError
-from alti.methods import Inputs
+from alti.methods import Inputs, Target
 from alti.model.wrapped import Wrapped
 from alti.read.exactness import untouched
 from alti.read.modules import call, device_of
@@ -140,6 +140,20 @@ class Questions:
             logits = untouched(self.model, {"input_ids": ids}).logits
         chances: list[float] = logits.double().softmax(-1)[:, self.index].tolist()
         return chances
+
+
+def read_by(pool: str, model: Patches) -> Target:
+    """What a classifier predicts, with the final positions that it reads."""
+    device = device_of(model)
+    if pool == "first":
+        return Target(position=torch.zeros(1, 1, dtype=torch.long, device=device))
+    if pool == "mean":
+        return Target()
+    count = model.grid[0] * model.grid[1]
+    weights = torch.zeros(model.mask_id, device=device)
+    weights[0] = 0.5  # the two stand side by side in what the head reads
+    weights[model.added :] = 0.5 / count
+    return Target(weights=weights)
 
 
 def inputs_of(model: Patches) -> Inputs:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from inspect import signature
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 from torch import Tensor, nn
@@ -56,6 +56,9 @@ from alti.model.tokenize import Bos
 from alti.read.exactness import untouched
 from alti.read.long import is_long_text
 from alti.read.modules import family_of, network, require_readable, stacks_of
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 
 class Model(OtherHeads, WithHeads):
@@ -118,6 +121,8 @@ class Model(OtherHeads, WithHeads):
         **options: Any,
     ) -> Attribution: ...
     @overload
+    def explain(self, text: "Image", *, method: str = "alti", **asked: Any) -> ImageAttribution: ...
+    @overload
     def explain(
         self, text: Any = None, text_pair: Any = None, *, total: Literal[True], **asked: Any
     ) -> Attribution: ...
@@ -131,7 +136,7 @@ class Model(OtherHeads, WithHeads):
     def explain(self, text: Any = None, text_pair: Any = None, **asked: Any) -> Attributions: ...
     def explain(
         self,
-        text: str | Chat | None = None,
+        text: "str | Chat | Image | None" = None,
         text_pair: str | None = None,
         *,
         ids: Any = None,
@@ -192,7 +197,7 @@ class Model(OtherHeads, WithHeads):
         sound = {"audio": audio, "rate": rate, "features": features}
         reply: Any = {"answer": answer, "answer_ids": answer_ids, "generate": generate}
         question = Question(
-            text=text,
+            text=text,  # type: ignore[arg-type]  # images went another way
             text_pair=text_pair,
             ids=ids,
             documents=documents,
@@ -302,6 +307,8 @@ class Model(OtherHeads, WithHeads):
         batch_size: int = 32,
     ) -> list[Prediction]:
         """What the model says about each text (pair, chat), as `explain` would explain it.
+
+        A regression has a `value` in the place of a probability.
 
         >>> [one.label for one in model.predict(["A clever film.", "A dull film."])]
         """
@@ -437,9 +444,4 @@ def _logits(output: Any, target: Target) -> Tensor | None:
 
 def _predicted(found: Attribution) -> Prediction:
     """The prediction of a result, whoever explains it."""
-    if "value" in found.extra:
-        raise UsageError(
-            "the model predicts values, which a prediction has no place for: they are "
-            "extra['value'] of what explain returns"
-        )
     return replace(found.prediction, of=None)

@@ -16,7 +16,7 @@ from alti.model.attribution import Attribution
 from alti.model.encoded import Encoded
 from alti.model.head import Head
 from alti.model.image_attribution import ImageAttribution
-from alti.model.images import Patches, Pixels, Questions, inputs_of
+from alti.model.images import Patches, Pixels, Questions, inputs_of, read_by
 from alti.model.question import Question
 from alti.model.request import Request, Task, request_of
 from alti.model.results import Prediction
@@ -200,8 +200,7 @@ class OtherHeads:
         rival = (
             torch.tensor([request.against], device=inputs.mask.device) if request.against else None
         )
-        position = torch.zeros(1, 1, dtype=torch.long, device=inputs.mask.device)
-        goal = Target(index, None if self.head.pool == "mean" else position, rival)
+        goal = replace(read_by(self.head.pool, place), index=index, against=rival)
         method = named(request.method)
         if method.reads_model:
             why = f"where pool = {self.head.pool!r} in its entry of alti.FAMILIES says"

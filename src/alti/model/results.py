@@ -30,10 +30,11 @@ class Prediction:
 
     label: str | None = None  # None: the model has no head
     index: int | None = None  # of the label, or of the token in the vocabulary
-    probability: float | None = None  # None: it has none (a regression value)
+    probability: float | None = None  # None: it has none (a regression)
     position: int | None = None  # the token it is read from; None: the mean of all
     against: int | None = None  # the output that it is explained against; None: all others
     of: str | None = None  # the number that signed scores explain: logit, log_prob or probability
+    value: float | None = None  # what a regression says; None: it is none
     lens: Lens | None = None  # what the model would have said after each layer, if that was asked
 
     def __post_init__(self) -> None:

@@ -155,6 +155,7 @@ PREDICTION: dict[str, Any] = {
     "against": None,
     "of": None,
     "lens": None,
+    "value": None,
 }
 TOP_RULES: Rules = {
     "scores": (is_scores, NUMBERS),
@@ -188,6 +189,7 @@ PREDICTION_RULES: Rules = {
     "against": (optional(is_whole), "a whole number from 0 on or null"),
     "of": (optional(is_text), "a text or null"),
     "lens": (optional(is_lens), "what was said after each layer, or null"),
+    "value": (optional(is_number), "a finite number or null"),
 }
 OLD: dict[str, Any] = {  # the fields of format 1; those without a default have none here
     "text": ...,

@@ -211,8 +211,9 @@ def _content(plain: dict[str, Any], kind: str) -> Content:
 
 def _prediction(value: Any) -> dict[str, Any]:
     fields = _filled(value, PREDICTION, " of a prediction")
-    if is_number(fields["probability"]):
-        fields["probability"] = float(fields["probability"])  # JavaScript writes 1.0 as 1
+    for name in ("probability", "value"):
+        if is_number(fields[name]):
+            fields[name] = float(fields[name])  # JavaScript writes 1.0 as 1
     return fields
 
 

@@ -16,6 +16,7 @@ from alti.model.lens import Lens
 from alti.views.lens import TITLE, shown_token
 from alti.views.plots.look import (
     INK,
+    LONGEST_NAME,
     WATER,
     Picture,
     array,
@@ -34,6 +35,7 @@ SIDE = 1.9  # inches of a map
 DARK = 0.55  # of the scale: white letters above
 COLUMNS = 24  # predictions beside each other
 LETTER = 0.08  # inches
+TITLED = 4.4  # inches that the title needs
 
 
 def heads(maps: HeadMaps, *, attention: bool = False) -> Figure:
@@ -57,7 +59,8 @@ def heads(maps: HeadMaps, *, attention: bool = False) -> Figure:
         at_bottom = number + across >= len(values)
         _tokens(ax, rows if number % across == 0 else [], columns if at_bottom else [])
     what = "attention" if attention else "contributions"
-    about = f"Layer {maps.layer + 1}: {what} of {len(values)} heads, white 0 to blue {largest:.3f}"
+    about = f"layer {maps.layer + 1}: {what} of {len(values)} heads, white 0 to blue {largest:.3f}"
+    about = " · ".join(filter(None, (about, literal(maps.model, LONGEST_NAME))))
     figure.suptitle(about, fontsize=10.5, color=INK, x=0.01, ha="left")
     return figure
 
@@ -88,12 +91,13 @@ def lens(result: Attribution | Attributions, *, ax: Axes | None = None) -> Axes:
     cells = _of_one(found[0]) if len(found) == 1 else _of_several(found)
     names = [f"{number + 1}" for number in range(len(cells))]
     width = sum(_widths(cells))
-    ax, (_, down) = axes(ax, width, 0.24 * len(cells), beside=0.5, below=0.2)
+    ax, (_, down) = axes(ax, max(width, TITLED), 0.24 * len(cells), beside=0.5, below=0.2)
     _grid(ax, cells)
     name(ax.yaxis, names, down)
     ax.set_ylabel("after layer", fontsize=8.5, color=INK)
     ax.set_xticks([])
-    titled(ax, literal(TITLE, 80), _about(result, found))
+    model = literal(result.model, LONGEST_NAME)
+    titled(ax, literal(TITLE, 80), " · ".join(filter(None, (model, _about(found)))))
     return ax
 
 
@@ -132,7 +136,6 @@ def _grid(ax: Axes, cells: Cells) -> None:
     ax.set(xlim=(0, ends[-1]), ylim=(len(cells) - 0.4, -0.6))
 
 
-def _about(result: Attribution | Attributions, found: Sequence[Lens]) -> str:
-    if len(found) > 1:
-        return f"the likeliest token of each of {len(found)} predictions; white is p = 0, blue 1"
-    return "the likeliest tokens, the first on the left; white is p = 0, blue 1"
+def _about(found: Sequence[Lens]) -> str:
+    what = "the likeliest tokens" if len(found) == 1 else f"{len(found)} predictions"
+    return f"{what}; white is p = 0, blue 1"
