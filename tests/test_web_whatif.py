@@ -179,7 +179,7 @@ def test_a_word_of_a_prompt_by_keyboard(blank, writer):
 
 @browsed
 def test_measuring_can_be_cancelled(blank):
-    show(blank, text="word " * 300, methods="absence")
+    show(blank, text="word " * 150, methods="absence")
     blank.click("#measure")
     blank.wait("!document.querySelector('#waiting').hidden")
     blank.click("#cancel")

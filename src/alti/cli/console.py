@@ -174,8 +174,14 @@ def passes() -> Iterator[None]:
     """A progress bar while a method runs the model many times; the others report nothing."""
     from alti.methods.progress import watching
 
-    with late_bar("shortened texts") as update, watching(update):
-        yield
+    with late_bar("shortened texts") as update:
+
+        def texts(done: int, total: int | None) -> None:
+            if total is not None:  # else a layer of a long text is done
+                update(done, total)
+
+        with watching(texts):
+            yield
 
 
 def watched(results: Iterable[T], total: int | None, *, printed: bool = True) -> Iterator[T]:

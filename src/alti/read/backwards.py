@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
+from alti._progress import step
 from alti.read.attention_hook import paused, reporting_to
 from alti.read.block import Block
 from alti.read.by_layer import LayerCall
@@ -56,6 +57,7 @@ class _Backwards(BlockReader):
 
     def blocks(self) -> Iterator[Block]:
         while self.kept:
+            step()
             self.count = (len(self.kept) - 1) * self.sites
             yield from self._blocks_of(self.kept.pop())
 
@@ -72,6 +74,7 @@ class _Backwards(BlockReader):
 
     def _starts(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self.made is None:
+            step()
             self.kept.append(LayerCall.of(layer, args, kwargs))
 
     def _keep(self, block: Block, _: Tensor) -> None:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from alti._errors import UnsupportedModelError
+from alti._progress import step
 from alti.read.attention_call import AttentionCall
 from alti.read.attention_hook import is_listening
 from alti.read.events import Reader, first_of, with_hidden_states
@@ -122,6 +123,7 @@ class Tape:
         """
         for number in reversed(range(len(self.calls))):
             slopes = self._through(number, slopes, more, reach)
+            step()
         return slopes
 
     def _through(
@@ -156,6 +158,7 @@ class Tape:
     def _ends(self, layer: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
         if not self.running or not is_listening(self.reader):
             return None
+        step()
         y = first_of(output)
         if len(self.calls) < len(self.layers):
             return None

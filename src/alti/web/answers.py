@@ -16,12 +16,13 @@ from alti.model.attributions import Attributions
 from alti.model.head import VOCABULARIES, token_label
 from alti.model.model import Model
 from alti.model.question import Question, read_prompt
+from alti.model.through_layers import through_layers
 from alti.read.modules import network
 from alti.views.said import as_shown, left_out, meaning_of, scale_name, shortened, side_of, unnamed
 from alti.web.help import too_long
 from alti.web.options import checked
-from alti.web.packing import as_json
-from alti.web.pieces import pieces_of, sections_of
+from alti.web.packing import as_json, packed
+from alti.web.pieces import by_piece, pieces_of, sections_of
 from alti.web.settings import Limits
 
 LARGER = ("sentence", "line", "document", "message")  # groups that may be scored as wholes
@@ -60,6 +61,13 @@ class AnswerDesk:
         said = (str(each.message) for each in noted if each.category is JoinedByTokens)
         notes = [f"{text[:1].upper()}{text[1:]}." for text in dict.fromkeys(said)]
         return as_json({**shown, "model": question["model"], "notes": notes})
+
+    def layers(self, question: dict[str, Any]) -> bytes:
+        """What the positions that write a part of an answer consist of after each layer."""
+        model = self._writer(question)
+        asked = {**_prompt(question), **_answer(question), "part": question["part"]}
+        starts, columns = by_piece(through_layers(model, **asked), question["by"])
+        return as_json({"starts": starts, **packed(columns)})
 
     def says_words(self, question: dict[str, Any]) -> bool:
         """Whether what the requested model predicts are words."""

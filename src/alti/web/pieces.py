@@ -1,10 +1,15 @@
 """A prompt in pieces for the page, and the sections that a long one is folded into."""
 
 import re
+from itertools import accumulate
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from alti._characters import visible
 from alti.model.attribution import Attribution
+from alti.model.attributions import Attributions
 from alti.model.source import Source
 from alti.views.said import is_text
 from alti.views.segments import passages
@@ -28,6 +33,19 @@ def pieces_of(attribution: Attribution, by: str) -> list[dict[str, Any]]:
         made.append(_piece(piece.text, at, piece.score, special=piece.special, name=name))
         at += len(piece.text)
     return made
+
+
+def by_piece(found: Attributions, by: Any) -> tuple[list[int], Tensor]:
+    """Scores [K, T] by the pieces of a prompt: the first character of each, and [K, n]."""
+    if by in ("token", "word"):
+        pieces = passages(found[0], words=by == "word")[0]
+        starts = list(accumulate((len(piece.text) for piece in pieces), initial=0))
+        scored = [i for i, piece in enumerate(pieces) if piece.places]
+        columns = [found.scores[:, list(pieces[i].places)].sum(1) for i in scored]
+        return [starts[i] for i in scored], torch.stack(columns, 1)
+    grouped = found.grouped(by)
+    own = [i for i, group in enumerate(grouped.source.groups) if group.segment == 0]
+    return [grouped.source.groups[i].span[0] for i in own], grouped.scores[:, own]
 
 
 def _of_groups(attribution: Attribution) -> list[dict[str, Any]]:

@@ -35,9 +35,13 @@ class Reports:
     def __init__(self, pipe: Connection) -> None:
         self.pipe = pipe
         self.last = 0.0
+        self.layers = 0  # that are done, of a long text
 
     def __call__(self, done: int, total: int | None) -> None:
         self._stop_if_cancelled()
+        if total is None:
+            self.layers += done
+            done = self.layers
         if time.monotonic() - self.last > PAUSE:
             self.last = time.monotonic()
             self.pipe.send((PROGRESS, done, total))
@@ -76,6 +80,7 @@ def work(pipe: Connection, settings: Settings) -> None:
         while True:
             try:
                 message = pipe.recv()
+                reports.layers = 0
                 if message != CANCEL:  # of a request that was answered meanwhile
                     pipe.send(_to(desk, *message))
             except (EOFError, OSError):

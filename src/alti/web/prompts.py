@@ -37,6 +37,7 @@ ANSWER = {
     "by": Field("string", f"What is coloured: {', '.join(UNITS)}.", "word"),
     **_TICKET,
 }
+LAYERS = {**PROMPT, **_ANSWER, **_PART, "by": ANSWER["by"], **_TICKET}
 WHATIF = {
     **PROMPT,
     "text_pair": Field("string", "The second text, for models that read two."),
@@ -60,7 +61,7 @@ def check_prompt(question: dict[str, Any]) -> None:
     if question.get("chat") is not None and question.get("documents") is not None:
         raise Refused(400, "Documents go with a question: send it as the text, without a chat.")
     answers = sum(question.get(name) is not None for name in ("answer", "answer_ids"))
-    if answers > 1 or ("tokens" in question and "answer" in question and not answers):
+    if answers > 1 or ("answer" in question and "at" not in question and not answers):
         raise Refused(400, "An answer is a text or token ids: send one of them.")
     alone = question.get("documents") is None and question.get("chat") is None
     if "at" in question and not answers and not alone:

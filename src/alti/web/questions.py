@@ -9,6 +9,7 @@ from alti.web.layers import HEADS, LENS, PREDICT
 from alti.web.prompts import (
     ANSWER,
     GENERATE,
+    LAYERS,
     WHATIF,
     check_integers,
     check_messages,
@@ -92,6 +93,7 @@ KINDS = {  # of requests: what they are for, and their fields
     "export": ("A file to download.", EXPORT),
     "generate": ("What a model writes; GET /api/queue has its tokens meanwhile.", GENERATE),
     "answer": ("What an answer, or a part of it, rests on.", ANSWER),
+    "layers": ("What a part of an answer consists of after each layer.", LAYERS),
     "whatif": ("The probability without a word or with another, beside what is predicted.", WHATIF),
     "heads": ("What every head of a layer does with a text.", HEADS),
     "predict": ("What a model says about a text, without an explanation.", PREDICT),

@@ -1,12 +1,13 @@
 // An answer of a language model: it is written token by token, and a part of it is explained.
 
+import { layerSlider, unpackedRows } from "/answerlayers.js";
 import { percent } from "/cards.js";
 import { grow } from "/controls.js";
 import { dragged } from "/dragging.js";
 import { element, legend } from "/paint.js";
 import { answerFields, asked, fitAsked, methodOf, promptFields } from "/prompt.js";
 import { promptIsEmpty, recallAsked, rememberAsked, showPrompt } from "/prompt.js";
-import { promptText, rankedList, scaleOfPieces } from "/prompted.js";
+import { promptText, rankedList, repaint, scaleOfPieces } from "/prompted.js";
 import { ask } from "/server.js";
 import { link, method, model, remember, state } from "/state.js";
 import { showWhatIf } from "/whatif.js";
@@ -282,11 +283,22 @@ function show() {
     howTo(whole),
     ...notes,
     promptText(view, scale, legend(scale, { label: view.side, unit: view.unit, left: leftOf(view) })),
+    layerSlider(model().layers, rowsOfLayers, (row) => repaint(view, scale, row)),
     rankedList(view, scale),
   );
   if (focused) node.querySelector(`[data-token="${focused}"]`)?.focus({ preventScroll: true });
   at("status").textContent = `${view.label}, ${chanceOf(view)}`;
   showChange();
+}
+
+// What the chosen tokens were made of after each layer; null if that fails.
+async function rowsOfLayers() {
+  const { method: _, against: __, ...question } = answerFields();
+  let rows = null;
+  await run(async (signal) => {
+    rows = unpackedRows(await posted("layers", question, signal));
+  });
+  return rows;
 }
 
 // What could be left out of the prompt.

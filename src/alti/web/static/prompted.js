@@ -1,5 +1,7 @@
 // A prompt in the colours of what an answer rests on, and the list of the strongest pieces.
 
+import { largestOf, shareOf } from "/answerlayers.js";
+import { folds, isLong, strip } from "/overview.js";
 import { classOf, element, number } from "/paint.js";
 
 const RANKED = 10; // pieces in the list
@@ -12,29 +14,67 @@ export function scaleOfPieces(view) {
   return { largest: sizes.reduce((most, size) => Math.max(most, size), 0), signed: view.signed };
 }
 
-// The prompt; a piece that is clicked is told to whoever listens.
+// The prompt; a piece that is clicked is told to whoever listens. A long one is folded.
 export function promptText(view, scale, below) {
+  const nodeOf = (i) => pieceNode(view.pieces[i], i, scale);
+  const nodes = (first, end) =>
+    Array.from({ length: end - first }, (_, n) => nodeOf(first + n));
+  if (isLong(view)) {
+    const { node, nodes: sections, order } = folds(view, scale, nodes);
+    opened = (i) => {
+      const at = order.findIndex(({ first, end }) => i >= first && i < end);
+      if (at < 0) return;
+      sections[at].open = true;
+      sections[at].fill();
+    };
+    return around(node, strip(view, scale, reveal), below);
+  }
+  opened = () => {};
   const text = element("p", { class: "alti-text prompted", dir: "auto", lang: "" });
-  text.append(...view.pieces.map((piece, i) => pieceNode(view, piece, i, scale)));
-  pickable(text);
-  const views = element("div", { class: "alti-words" }, text, below);
-  return element("div", { class: "alti bare", id: "prompted" }, views);
+  text.append(...nodes(0, view.pieces.length));
+  return around(text, null, below);
+}
+
+let opened = () => {}; // opens the section that a piece is in
+
+function around(node, before, below) {
+  const box = element("div", { class: "alti bare", id: "prompted" });
+  box.append(...(before ? [before] : []), element("div", { class: "alti-words" }, node, below));
+  pickable(box);
+  return box;
+}
+
+// Colour the pieces by other scores: a map from their first characters; null: their own.
+export function repaint(view, scale, row) {
+  const largest = row ? largestOf(row) : scale.largest;
+  for (const node of document.querySelectorAll("#prompted [data-piece]")) {
+    const piece = view.pieces[node.dataset.piece];
+    const score = row ? (row.get(piece.start) ?? 0) : piece.score;
+    if (!piece.special) node.className = classOf(score, largest);
+    node.title = `${nameOf(piece)}: ${row ? shareOf(score, largest) : number(score, scale)}`;
+  }
 }
 
 // One tab stop; the arrow keys move from piece to piece, and one that is chosen is told.
-function pickable(text) {
-  const nodes = [...text.querySelectorAll("[data-piece]")];
-  if (nodes.length) nodes[0].tabIndex = 0;
+function pickable(box) {
+  const all = () => [...box.querySelectorAll("[data-piece]")].filter((node) => node.offsetParent);
+  const first = box.querySelector("[data-piece]");
+  if (first) first.tabIndex = 0;
   const pick = (node) => {
-    for (const other of nodes) other.setAttribute("aria-pressed", String(other === node));
+    for (const other of box.querySelectorAll("[aria-pressed=true][data-piece]")) {
+      other.setAttribute("aria-pressed", "false");
+    }
+    node.setAttribute("aria-pressed", "true");
     const detail = Number(node.dataset.piece);
     document.dispatchEvent(new CustomEvent("pick-piece", { detail }));
   };
-  text.addEventListener("click", ({ target }) => {
+  box.addEventListener("click", ({ target }) => {
     const node = target.closest("[data-piece]");
     if (node) pick(node);
   });
-  text.addEventListener("keydown", (event) => {
+  box.addEventListener("keydown", (event) => {
+    if (!document.activeElement.matches("[data-piece]")) return;
+    const nodes = all();
     const i = nodes.indexOf(document.activeElement);
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
     if (i >= 0 && step && nodes[i + step]) {
@@ -51,7 +91,7 @@ function pickable(text) {
 
 const nameOf = ({ name, text }) => (name && text.length > 40 ? name : text || name);
 
-function pieceNode(view, piece, i, scale) {
+function pieceNode(piece, i, scale) {
   if (piece.score === undefined) {
     return piece.text.trim() ? element("span", { class: "unscored", text: piece.text }) : piece.text;
   }
@@ -100,7 +140,7 @@ function line(piece, scale) {
 
 // Bring a piece of the prompt into view, and show where it is for a moment.
 export function reveal(i) {
-  document.dispatchEvent(new CustomEvent("reveal", { detail: i }));
+  opened(i);
   const node = document.querySelector(`#prompted [data-piece="${i}"]`);
   if (!node) return;
   node.scrollIntoView({ block: "center", behavior: "instant" });

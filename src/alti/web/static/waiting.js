@@ -33,7 +33,8 @@ export function watch(ticket, wrote = null) {
 
 function say({ state, position, done, total }) {
   if (state === "unknown") return;
-  const parts = total ? ` ${done} of ${total} parts are done.` : "";
+  const layers = done ? ` ${done} steps are done.` : "";
+  const parts = total ? ` ${done} of ${total} parts are done.` : layers;
   const texts = {
     waiting: position === 1 ? "One request is before yours." : `${position} requests are before yours.`,
     loading: "The model is being loaded again; your request keeps its place.",
@@ -41,9 +42,10 @@ function say({ state, position, done, total }) {
   };
   at("waiting").hidden = false;
   at("waiting-why").textContent = texts[state];
-  at("waiting-bar").hidden = !total;
+  at("waiting-bar").hidden = !total && !done;
   at("waiting-bar").max = total ?? 1;
-  at("waiting-bar").value = done ?? 0;
+  if (total) at("waiting-bar").value = done ?? 0;
+  else at("waiting-bar").removeAttribute("value"); // it is not known how much there is to do
   at("cancel").textContent = "Cancel";
 }
 

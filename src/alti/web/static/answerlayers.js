@@ -1,0 +1,56 @@
+// What an answer is made of after each layer: the same prompt, coloured layer by layer.
+
+import { element, number } from "/paint.js";
+
+// The server sends shares of each layer's maximum; a row for each layer, a column for each piece.
+export function unpackedRows({ shape, largest, data, starts }) {
+  const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
+  const shares = new DataView(bytes.buffer);
+  const [layers, count] = shape;
+  const rows = Array.from({ length: layers }, (_, layer) => {
+    const row = new Map();
+    for (let i = 0; i < count; i++) {
+      row.set(starts[i], (shares.getUint16(2 * (layer * count + i), true) / 65535) * largest[layer]);
+    }
+    return row;
+  });
+  return rows;
+}
+
+// A slider over the layers; `load()` gets the rows when they are first asked for, and `paint` is
+// given the row that is chosen, or null for the method's own scores.
+export function layerSlider(count, load, paint) {
+  const button = element("button", { type: "button", class: "plain", id: "follow", text: "Follow it through the layers" });
+  const output = element("output", { id: "answer-layer-number" });
+  const about = { id: "answer-layer", type: "range", min: 1, max: count, step: 1 };
+  const slider = element("input", { ...about, value: count });
+  const span = element("span", {}, "After layer ", output);
+  const label = element("label", { class: "choice slider", for: "answer-layer", hidden: true }, span, slider);
+  let rows = null;
+  const show = () => {
+    const layer = Number(slider.value);
+    output.textContent = `${layer} of ${count}, as alti sees it`;
+    slider.setAttribute("aria-valuetext", `${layer} of ${count}`);
+    paint(rows[layer - 1], layer);
+  };
+  slider.addEventListener("input", show);
+  button.addEventListener("click", async () => {
+    if (!label.hidden) {
+      label.hidden = true;
+      button.textContent = "Follow it through the layers";
+      paint(null);
+      return;
+    }
+    rows ??= await load();
+    if (!rows) return;
+    slider.max = count = rows.length;
+    label.hidden = false;
+    button.textContent = "Back to the scores";
+    show();
+    slider.focus();
+  });
+  return element("div", { class: "controls", id: "answer-layers" }, label, button);
+}
+
+export const largestOf = (row) => [...row.values()].reduce((most, score) => Math.max(most, score), 0);
+export const shareOf = (score, largest) => number(score, { largest, signed: false });

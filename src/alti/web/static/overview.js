@@ -1,0 +1,103 @@
+// A long prompt at a glance: a strip with all of it, and its sections folded.
+
+import { classOf, element, number } from "/paint.js";
+
+export const LONG = 400; // scored pieces from which a prompt is folded
+const CELLS = 160; // of the strip
+const OPEN = 2; // sections that are open at first, the strongest
+const WORDS = 9; // at the beginning of a section that has no name
+
+export const isLong = ({ pieces, sections }) =>
+  sections.length > 1 && pieces.filter(({ score }) => score !== undefined).length > LONG;
+
+// All of the prompt in one line: each cell is as strong as the strongest piece in it.
+export function strip(view, scale, reveal) {
+  const cells = cellsOf(view);
+  const about = { class: "overview alti", role: "img", "aria-label": "The whole prompt in one line" };
+  const nodes = cells.map(({ score, piece }) => {
+    const classes = classOf(score, scale.largest) || null;
+    const title = piece ? `${nameOf(piece)}: ${number(score, scale)}` : null;
+    return element("span", { class: classes, title, "data-cell": piece?.i ?? null });
+  });
+  const line = element("div", about, ...nodes);
+  line.addEventListener("click", ({ target }) => {
+    if (target.dataset.cell !== undefined) reveal(Number(target.dataset.cell));
+  });
+  return line;
+}
+
+const nameOf = ({ text, name }) => (text.trim() || name || "").slice(0, 60);
+
+function cellsOf({ pieces }) {
+  const end = pieces.at(-1)?.end || 1;
+  const cells = Array.from({ length: Math.min(CELLS, end) }, () => ({ score: 0, piece: null }));
+  pieces.forEach((piece, i) => {
+    if (piece.score === undefined || piece.special) return;
+    const from = Math.floor((piece.start / end) * cells.length);
+    const to = Math.max(from, Math.ceil((piece.end / end) * cells.length) - 1);
+    for (let c = from; c <= Math.min(to, cells.length - 1); c++) {
+      if (cells[c].piece && Math.abs(cells[c].score) >= Math.abs(piece.score)) continue;
+      cells[c] = { score: piece.score, piece: { ...piece, i } };
+    }
+  });
+  return cells;
+}
+
+// The sections of a long prompt, each a fold; `fill(first, end)` makes the nodes of one when it opens.
+export function folds(view, scale, fill) {
+  const order = view.sections.map((section, i) => ({ ...section, i }));
+  const strongest = [...order].sort((a, b) => b.score - a.score);
+  const largest = Math.max(...order.map(({ score }) => Math.abs(score)), 0);
+  const open = new Set(strongest.slice(0, OPEN).map(({ i }) => i));
+  const nodes = strongest.map((section) => fold(view, section, largest, open.has(section.i), fill));
+  const box = element("div", { class: "folds" }, ...nodes);
+  return { node: element("div", {}, orderButton(box, nodes, strongest), box), nodes, order: strongest };
+}
+
+// The strongest section comes first, until the order of the text is asked for.
+function orderButton(box, nodes, sections) {
+  const button = element("button", { type: "button", class: "plain", id: "order", "aria-pressed": "false" });
+  const show = (inText) => {
+    const rank = nodes.map((node, n) => ({ node, i: sections[n].i, n }));
+    rank.sort((a, b) => (inText ? a.i - b.i : a.n - b.n));
+    box.append(...rank.map(({ node }) => node));
+    button.textContent = inText ? "Strongest sections first" : "In the order of the text";
+    button.setAttribute("aria-pressed", String(inText));
+  };
+  button.addEventListener("click", () => show(button.getAttribute("aria-pressed") !== "true"));
+  show(false);
+  const note = `${sections.length} sections, the strongest first: `;
+  return element("p", { class: "faint" }, note, button);
+}
+
+function fold(view, section, largest, isOpen, fill) {
+  const { first, end, score, i } = section;
+  const text = element("p", { class: "alti-text prompted", dir: "auto", lang: "" });
+  const make = () => {
+    if (!text.childNodes.length) text.append(...fill(first, end));
+  };
+  const full = element("span", { class: score < 0 ? "full less" : "full on" });
+  full.style.width = `${(100 * Math.abs(score)) / (largest || 1)}%`;
+  const head = element(
+    "summary",
+    {},
+    element("span", { class: "name", dir: "auto", text: titleOf(view, section) }),
+    element("span", { class: "bar" }, full),
+    element("span", { class: "share", text: number(score, { largest, signed: view.signed }) }),
+  );
+  const node = element("details", { class: "fold", "data-section": i }, head, text);
+  node.addEventListener("toggle", make);
+  node.fill = make;
+  if (isOpen) {
+    node.open = true;
+    make();
+  }
+  return node;
+}
+
+function titleOf({ pieces }, { name, first, end }) {
+  if (name) return name;
+  const text = pieces.slice(first, Math.min(end, first + 40)).map(({ text }) => text).join("");
+  const words = text.trim().split(/\s+/);
+  return words.length > WORDS ? `${words.slice(0, WORDS).join(" ")} …` : words.join(" ");
+}
