@@ -97,6 +97,7 @@ def write_files(folder: Path) -> None:
     pairs = [{"de": f"Der Hund sieht {n} Katzen .", "en": f"The dog sees {n} cats ."}
              for n in range(70)]  # fmt: skip
     gold = {"source": "The plot is clumsy", "target": "A bad film", "sure": "0-0 1-2"}
+    _write(folder / "texts.jsonl", [{"text": text} for text in (*texts, "")])
     _write(folder / "sst2.parquet", rows)
     _write(folder / "reviews.jsonl", rows)
     _write(folder / "questions.parquet", [{**question, "answer": "In 1889"}])

@@ -550,10 +550,11 @@ def test_methods_report_how_far_they_are(name, monkeypatch):
     told = []
     with watching(lambda done, total: told.append((done, total))):
         alti.methods.run(name, model, inputs, target)
-    done, totals = zip(*told, strict=True)
+    texts = [said for said in told if said[1] is not None]  # others are of layers
+    done, totals = zip(*texts, strict=True)
     assert list(done) == sorted(set(done))
     assert set(totals) == {done[-1]}
-    assert len(told) >= 3
+    assert len(texts) >= 3
     told.clear()
     report(1, 2)  # nobody watches
     assert not told

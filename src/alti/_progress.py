@@ -11,9 +11,9 @@ _callback: ContextVar[Callback | None] = ContextVar("_callback", default=None)
 
 @contextmanager
 def watching(callback: Callback) -> Iterator[None]:
-    """Call `callback` after each batch that a method runs in here, and each layer of a long text.
+    """Call `callback` after each batch that a method runs in here, and at each layer it reads.
 
-    For a layer it is called with (1, None): one more is done, and nobody knows of how many.
+    For a layer it is called with (1, None): one more step, and nobody knows of how many.
 
     >>> with watching(lambda done, total: print(done, "of", total)):
     ...     model.explain(text, method="occlusion")
@@ -33,7 +33,7 @@ def report(done: int, total: int) -> None:
 
 
 def step() -> None:
-    """Tell whoever watches that a layer of a long text is done."""
+    """Tell whoever watches that a layer is read, or a long text's gradients are through one."""
     callback = _callback.get()
     if callback is not None:
         callback(1, None)

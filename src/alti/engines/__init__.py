@@ -1,7 +1,7 @@
 """Many texts, on this machine or on a Ray cluster, into a folder that a stopped run goes on with.
 
 >>> found = alti.engines.explain("texts.jsonl", "results", method="consensus")
->>> print(found["17"])
+>>> print(found["3"])
 """
 
 from collections.abc import Callable

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +60,8 @@ class Asked:
     def __post_init__(self) -> None:
         from alti.methods import validate
 
-        own = {name: value for name, value in self.options.items() if name not in ARGUMENTS}
+        known = arguments()
+        own = {name: value for name, value in self.options.items() if name not in known}
         validate(self.options.get("method", "alti"), own)
         for name, count in (("batch_size", self.batch_size), ("top_k", self.top_k)):
             if count is not None and count < 1:
@@ -76,20 +78,11 @@ class Asked:
             raise UsageError("top_k keeps some tokens and layers are maps of all: leave one out")
 
 
-ARGUMENTS = (  # of explain_all, beside the method's own options
-    "method",
-    "target",
-    "against",
-    "position",
-    "answer",
-    "generate",
-    "total",
-    "groups",
-    "bos",
-    "layers",
-    "lens",
-    "truncate",
-)
+def arguments() -> set[str]:
+    """What `explain_all` takes beside texts and the method's own options."""
+    from alti.model.model import Model
+
+    return set(signature(Model.explain_all).parameters) - {"self", "texts", "batch_size", "options"}
 
 
 def rows(model: "Model", entries: Sequence[Entry], asked: Asked) -> list[Row]:

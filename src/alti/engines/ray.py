@@ -35,13 +35,10 @@ class Explain:
     The columns of the batch stay; label, probability, target, tokens, offsets, scores and error
     are added. `model` is a folder or a name, loaded once by each actor. `top_k` keeps the tokens
     that count most, `fingerprint` (`Model.fingerprint()`) refuses another model. `options` are
-    those of `Model.explain_all`: target, groups, truncate, or the method's own.
+    those of `Model.explain_all`: target, groups, truncate, or the method's own. In a pipeline it is
+    `texts.map_batches(Explain, fn_constructor_kwargs={"top_k": 3}, concurrency=2)`; alone:
 
-    >>> texts.map_batches(
-    ...     Explain,
-    ...     fn_constructor_kwargs={"model": "MODEL", "method": "consensus", "top_k": 10},
-    ...     batch_size=256, batch_format="pyarrow", concurrency=2,
-    ... ).write_parquet("explained")
+    >>> Explain(top_k=3)({"text": ["A clever film."], "stars": [4]}).column_names
     """
 
     def __init__(

@@ -31,8 +31,8 @@ COLUMNS = (  # for everyone; the others serve to make an attribution again
 class Results:
     """What a run has written so far.
 
-    >>> found = alti.engines.results("results")
-    >>> print(len(found), found["7"])
+    >>> found = alti.engines.explain(["A clever film.", "A dull film."], "results", model=model)
+    >>> print(len(found), found["1"].top(1))
     """
 
     def __init__(self, folder: str | Path) -> None:

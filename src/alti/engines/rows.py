@@ -13,6 +13,7 @@ from alti._errors import LoadError
 from alti.model.attribution import Attribution
 from alti.model.results import Prediction
 from alti.model.rules import SOURCE
+from alti.model.stored import fields_of
 
 if TYPE_CHECKING:
     import pyarrow
@@ -22,6 +23,7 @@ Row = dict[str, Any]
 PER_TOKEN = ("tokens", "offsets", "special", "segments", "ids")  # columns; the next are in `more`
 MAYBE_PER_TOKEN = ("groups", "unknown")
 IN_COLUMNS = {"texts", *PER_TOKEN}
+SAID = ("label", "probability", "index")  # of a prediction, in columns
 LEFT_OUT = "left_out"  # in `extra`: the sum of the scores of tokens that were not kept
 
 
@@ -110,10 +112,10 @@ def _more(
 
 def _said(prediction: Prediction, kept: tuple[int, ...] | None) -> Row:
     """What has no column; a position is a number of a token, which may not be kept."""
-    position = prediction.position
-    if kept is not None:
-        position = kept.index(position) if position in kept else None
-    fields = {"position": position, "against": prediction.against, "of": prediction.of}
+    fields = {name: value for name, value in fields_of(prediction).items() if name not in SAID}
+    position = fields["position"]
+    if kept is not None and position is not None:
+        fields["position"] = kept.index(position) if position in kept else None
     return {name: value for name, value in fields.items() if value is not None}
 
 

@@ -16,6 +16,7 @@ from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from alti._errors import DecompositionError
+from alti._progress import step
 from alti.families import Site
 from alti.read.affine import Call
 from alti.read.attention_call import AttentionCall
@@ -109,6 +110,7 @@ class Reader:
 
     def claim_attention(self, site: Site) -> Attention | None:
         """The attention of the site that is running, which can be claimed once; None: not seen."""
+        step()
         if site.probs and site.value:
             probs = self.calls.get("probs")
             value = self.calls.get("value")

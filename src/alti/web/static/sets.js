@@ -184,7 +184,7 @@ function line(row) {
 
 function choose(row) {
   set.row = row;
-  Object.assign(state, { text: row.text, pair: row.pair, other: null, place: null, position: null, target: null, against: null });
+  Object.assign(state, { ask: "next", text: row.text, pair: row.pair, other: null, place: null, position: null, target: null, against: null });
   allow();
   const rows = listed();
   set.page = Math.max(0, Math.floor(rows.indexOf(row) / SHOWN));
