@@ -16,6 +16,7 @@ from alti.web.worker import Worker
 @contextmanager
 def running(*folders: Path) -> Iterator[str]:
     """Its worker uses one thread, as the tests do, so that results are equal to the last bit."""
+    before = os.environ.get("OMP_NUM_THREADS")  # another server may run meanwhile
     os.environ["OMP_NUM_THREADS"] = "1"
     settings = Settings((None, *map(str, folders)), device="cpu")
     worker = Worker(settings)
@@ -30,4 +31,5 @@ def running(*folders: Path) -> Iterator[str]:
         thread.join()
         listening.close()
         worker.stop()
-        os.environ.pop("OMP_NUM_THREADS", None)
+        if before is None:
+            os.environ.pop("OMP_NUM_THREADS", None)

@@ -295,6 +295,15 @@ def test_each_prediction_has_a_lens_of_its_own(speaker):
         assert one.lens.own == pytest.approx(alone.lens.own)
 
 
+def test_a_long_text_has_the_same_lens(speaker, monkeypatch):
+    plain = speaker.explain(TEXT, positions=[2, 5], lens=True, layers=False)
+    monkeypatch.setattr(long, "LONG", 1)
+    by_rows = speaker.explain(TEXT, positions=[2, 5], lens=True, layers=False)
+    for one, other in zip(plain, by_rows, strict=True):
+        assert one.lens.ids == other.lens.ids
+        assert one.lens.own == pytest.approx(other.lens.own, abs=1e-9)
+
+
 def test_from_which_layer_on_it_is_said():
     def lens(*ranks: int) -> Lens:
         count = len(ranks)

@@ -95,6 +95,19 @@ def test_next_previous_and_filter_by_keyboard_alone(opened):
     opened.wait("document.activeElement.closest('#set-rows tr')?.dataset.row === '2'")
 
 
+def test_a_file_is_dropped(blank):
+    show(blank, text="A film.", methods="alti")
+    drop = """(() => {
+      const files = new DataTransfer();
+      files.items.add(new File(['text\\nA superb film.'], 'one.csv'));
+      const about = { dataTransfer: files, bubbles: true, cancelable: true };
+      return document.querySelector('#results').dispatchEvent(new DragEvent('drop', about));
+    })()"""
+    assert blank.run(drop) is False  # the browser does not leave the page for the file
+    blank.wait(f"{LINES}.length === 1")
+    assert blank.run("document.querySelector('#sets').open") is True
+
+
 def test_everything_has_a_name(opened):
     unnamed = """[...document.querySelectorAll('#sets :is(button, input, select, progress)')]
       .filter(n => !(n.ariaLabel || n.textContent.trim() || n.labels?.length)).map(n => n.id)"""

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from alti.model.attribution import Attribution
     from alti.model.attributions import Attributions
     from alti.model.given import explain
+    from alti.model.head_maps import HeadMaps
     from alti.model.image_attribution import ImageAttribution
+    from alti.model.lens import Lens
     from alti.model.loading import load
     from alti.model.model import Model
     from alti.model.results import Prediction
@@ -41,6 +43,8 @@ __version__ = "0.1.0"
 _LAZY = {  # these import torch and transformers, which takes seconds: only when first used
     "Attribution": "model.attribution",
     "Attributions": "model.attributions",
+    "HeadMaps": "model.head_maps",
+    "Lens": "model.lens",
     "ImageAttribution": "model.image_attribution",
     "Prediction": "model.results",
     "Group": "model.source",
@@ -85,8 +89,10 @@ __all__ = [
     "DecompositionError",
     "Family",
     "Group",
+    "HeadMaps",
     "ImageAttribution",
     "Inputs",
+    "Lens",
     "LoadError",
     "Model",
     "Prediction",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 class HeadMaps:
     """The maps of the heads of one layer; `contributions` are defined in `alti.contributions`.
 
+    >>> maps = model.heads("A clever film.", layer=1)
     >>> maps.contributions[3]  # what head 3 brings to each token (a row), and from where
     >>> maps.plot().savefig("heads.svg")
     """
@@ -127,7 +128,7 @@ class WithHeads:
         maps of `explain` do, and -1 is the last. `positions` are the tokens whose rows are wanted;
         without them all are kept, [H, T, T] numbers twice.
 
-        >>> print(model.heads("A clever film.", layer=3))
+        >>> print(model.heads("A clever film.", layer=1))
         """
         question = Question(text=text, text_pair=text_pair, **asked)
         question.check(self.head)

@@ -13,7 +13,7 @@ KINDS = ("causal", "masked")
 class Lens:
     """The likeliest tokens after each layer, first layer first, and the chance of the explained.
 
-    >>> for tokens, chances in zip(found.lens.tokens, found.lens.probabilities): ...
+    `lens.tokens[-1][0]` is what the model says in the end.
     """
 
     tokens: tuple[tuple[str, ...], ...]  # [L, k]  best first

@@ -47,10 +47,8 @@ class Reading:
 
     def add(self, logits: Tensor) -> None:
         """The logits [K, C] after the next layer."""
-        chances = logits.double().softmax(-1)
-        self.layers.append(
-            [self._layer(row, own) for row, own in zip(chances, self.index, strict=True)]
-        )
+        pairs = zip(logits, self.index, strict=True)  # row by row: a vocabulary is large
+        self.layers.append([self._layer(row.double().softmax(-1), own) for row, own in pairs])
 
     def _layer(self, chances: Tensor, own: int) -> dict[str, Any]:
         top = chances.topk(min(TOP, len(chances)))

@@ -40,6 +40,7 @@ LATER: dict[str, Any] = {
     "seconds": None,
     "of": None,
     "lens": None,
+    "value": None,
     "unit": "",
     "unknown": [],
 }  # fields, with their defaults

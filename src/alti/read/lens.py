@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 
 from alti._errors import DecompositionError
 from alti.read.events import first_of
-from alti.read.exactness import LAYERS, OUTPUT_LIMIT
+from alti.read.exactness import OUTPUT_LIMIT
 from alti.read.modules import call, device_of, evaluating, network, stacks_of
 from alti.read.verdicts import LIMITS, relative
 
@@ -116,7 +116,7 @@ def _require_own(logits: Tensor, own: Tensor, model: PreTrainedModel) -> None:
             "on the right"
         )
     size = own.abs().amax(-1).clamp_min(1)
-    limit = max(OUTPUT_LIMIT, LAYERS * LIMITS.get(model.dtype, LIMITS[torch.bfloat16]))
+    limit = max(OUTPUT_LIMIT, LIMITS.get(model.dtype, LIMITS[torch.bfloat16]))
     error = float(relative(logits, own, None, size).max())
     if not error <= limit:
         raise DecompositionError(

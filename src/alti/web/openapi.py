@@ -48,6 +48,7 @@ _PREDICTION = {
         "position": _MAYBE_INTEGER,
         "against": _MAYBE_INTEGER,
         "of": _MAYBE_STRING,
+        "value": {"type": ["number", "null"]},
         "lens": {"type": "object", "description": "What was said after each layer (lens=True)."},
     },
     "additionalProperties": False,

@@ -99,7 +99,7 @@ function prediction(view) {
     says.append(element("span", { text: chance(view) }));
     says.append(...notesOn(view));
   }
-  const by = element("span", { class: "alti-by", text: view.model });
+  const by = element("span", { class: state.versus === null ? "alti-by" : "alti-by whole", text: view.model });
   if (state.versus === null) says.append(by);
   else says.prepend(by); // what differs comes first
   head.append(says);

@@ -21,7 +21,7 @@ export function wireSets({ redraw, toast }) {
     take(at("set-file").files);
     at("set-file").value = ""; // the same file may be opened again
   });
-  wireDrop(at("sets"), take);
+  wireDrop(take);
   at("set-find").addEventListener("input", () => change({ find: at("set-find").value }));
   at("set-which").addEventListener("change", () => change({ which: at("set-which").value }));
   at("set-order").addEventListener("change", () => change({ order: at("set-order").value }));
@@ -36,16 +36,18 @@ export function wireSets({ redraw, toast }) {
   document.addEventListener("model-chosen", forget);
 }
 
-function wireDrop(zone, take) {
+// A file may be dropped anywhere: elsewhere the browser would leave the page to show it.
+function wireDrop(take) {
   const over = (on) => (event) => {
+    if (!event.dataTransfer?.types.includes("Files")) return false; // a text, into a field
     event.preventDefault();
-    zone.classList.toggle("over", on);
+    at("sets").classList.toggle("over", on);
+    return true;
   };
-  zone.addEventListener("dragover", over(true));
-  zone.addEventListener("dragleave", over(false));
-  zone.addEventListener("drop", (event) => {
-    over(false)(event);
-    take(event.dataTransfer.files);
+  document.addEventListener("dragover", over(true));
+  document.addEventListener("dragleave", over(false));
+  document.addEventListener("drop", (event) => {
+    if (over(false)(event)) take(event.dataTransfer.files);
   });
 }
 
