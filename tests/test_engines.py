@@ -69,7 +69,12 @@ def test_a_row_is_equal_to_what_explain_gives(model, jsonl, tmp_path):
 
 @pytest.mark.parametrize(
     "options",
-    [{"groups": "word"}, {"method": "linear", "target": 0, "against": 1}, {"layers": True}],
+    [
+        {"groups": "word"},
+        {"method": "linear", "target": 0, "against": 1},
+        {"layers": True},
+        {"p": 2},
+    ],
 )
 def test_what_has_no_column_is_kept_too(model, tmp_path, options):
     found = alti.engines.explain(TEXTS[:3], tmp_path / "out", model=model, **options)
@@ -177,6 +182,19 @@ def test_another_run_into_the_same_folder_is_refused(model, jsonl, tmp_path):
         assert len(alti.engines.explain(jsonl, out, model=moved, batch_size=7)) == 50
     finally:
         moved.rename(model)
+    after = {part.name: part.stat().st_mtime_ns for part in Store(out).parts()}
+    assert [name for name in before if after[name] != before[name]] == ["part-000001.parquet"]
+
+
+def test_a_shard_is_there_completely_or_not_at_all(model, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    store = Store(tmp_path)
+    with pytest.raises(alti.LoadError, match="No space left"):
+        store.write(0, pa.table({"id": ["a"]}))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_is_not_ours(model, tmp_path):
@@ -398,7 +416,7 @@ def bench_rows(file):
     return [{k: v for k, v in row.items() if k not in ("checksum", "seconds")} for row in lines]
 
 
-@pytest.mark.parametrize("task", ["text", "next"])
+@pytest.mark.parametrize("task", ["text", "answer"])
 @pytest.mark.parametrize("kept", [1, 3, 6])
 def test_a_benchmark_goes_on_with_another_engine(tmp_path, task, kept):
     data = tmp_path / "data.jsonl"
@@ -407,21 +425,25 @@ def test_a_benchmark_goes_on_with_another_engine(tmp_path, task, kept):
         rows = [{"text": text} for text in TEXTS[:5]]
         plan = alti.bench.Plan(str(reader), str(data), ("norms", "attention"), chunk=2)
     else:
-        reader = tiny.saved(tmp_path / "writer", "gpt2", "AutoModelForCausalLM", n_positions=80)
+        reader = tiny.saved(tmp_path / "writer", "gpt2", "AutoModelForCausalLM", n_positions=400)
         rows = [
-            {"prompt": f"{text} clever", "good": " fact", "bad": " fiction", "evidence": "clever"}
-            for text in TEXTS[:3]
+            {"question": "clever or dull", "documents": TEXTS[n : n + 3], "answer": " fact"}
+            for n in range(3)
         ]
-        plan = alti.bench.Study(str(reader), str(data), "next", ("absence", "attention"))
+        plan = alti.bench.Study(
+            str(reader), str(data), "answer", ("absence", "attention"), subsets=4
+        )
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
     model = alti.load(reader)
     list(alti.bench.run(plan, model, tmp_path / "whole.jsonl"))
     lines = (tmp_path / "whole.jsonl").read_text().splitlines(keepends=True)
+    assert sum('"method"' in line for line in lines) == 2 * len(rows)
     (tmp_path / "rest.jsonl").write_text("".join(lines[:kept]))
     file = tmp_path / "rest.jsonl"
     *_, last = bench.run(plan, model, Loading(str(reader)), file, Local())
     assert last == (len(rows), len(rows))
     assert bench_rows(file) == bench_rows(tmp_path / "whole.jsonl")
+    assert list(bench.run(plan, model, Loading(str(reader)), file, Local())) == []  # all is there
     other = Loading(str(tiny.saved(tmp_path / "other", hidden_size=12)))
     with pytest.raises(alti.UsageError, match="is another model than here"):
         list(bench.run(plan, model, other, tmp_path / "new.jsonl", Local()))

@@ -28,7 +28,8 @@ Address = Annotated[
     str | None, typer.Option(help="Of a Ray cluster; default: RAY_ADDRESS, or a Ray of its own.")
 ]
 Actors = Annotated[
-    int | None, typer.Option(help="Of Ray: copies of the model; default: one per GPU, or node.")
+    int | None,
+    typer.Option(help="Of Ray: copies of the model; default: one per GPU, or 4 per node."),
 ]
 Gpus = Annotated[float, typer.Option(help="Of Ray: GPUs of each actor, like 1 or 0.5.")]
 TopK = Annotated[

@@ -92,7 +92,7 @@ class Ray:
     """Actors of a Ray cluster, or of a Ray that is started on this machine for the run."""
 
     address: str | None = None  # None: RAY_ADDRESS, or a Ray of our own
-    actors: int | None = None  # None: one per GPU, or one per node
+    actors: int | None = None  # None: one per GPU, or up to four per node
     gpus: float = 0  # of each actor
 
     def __post_init__(self) -> None:
@@ -137,7 +137,7 @@ class Ray:
                 f"{self.gpus:g} GPUs for each actor, and the cluster has {gpus}: leave --gpus out, "
                 "or add nodes that have some"
             )
-        count = self.actors or (int(gpus / self.gpus) if self.gpus else len(nodes))
+        count = self.actors or (int(gpus / self.gpus) if self.gpus else min(cores, 4) * len(nodes))
         of_a_node = -(-count // max(1, len(nodes)))
         share = max(1, cores // of_a_node) if of_a_node <= cores else cores / of_a_node
         return {"actors": count, "num_cpus": share, "num_gpus": self.gpus}
