@@ -1,6 +1,7 @@
 """What Ray costs: the same texts through both engines in turn, with the same threads in all.
 
-    python benchmarks/scale.py --texts 20000 --rounds 4
+    python benchmarks/scale.py --texts 20000 --rounds 2 --threads 1
+    python benchmarks/scale.py --sizes
 
 Each round takes its part of the texts, first with one engine, then with the other. Reported are
 seconds of the clock and of the processors (all processes of Ray included) per text, from the first
@@ -11,6 +12,7 @@ hardly the ratio of processor seconds.
 import argparse
 import json
 import os
+import pickle
 import random
 import shutil
 import statistics
@@ -95,6 +97,28 @@ def _short(ratio: float) -> float:
     return round(ratio, 3)
 
 
+def sizes(texts: list[str]) -> dict[str, float]:
+    """Bytes per text on disk, and texts per second that one process reads and hands out."""
+    said: dict[str, float] = {}
+    for name, top_k in (("bytes per text, all scores", None), ("bytes per text, top_k = 5", 5)):
+        folder = Path(tempfile.mkdtemp()) / "out"
+        plan = Plan(Data(texts[:5_000]), Loading(device="cpu"), Asked(top_k=top_k))
+        *_, last = run(plan, folder)
+        said[name] = sum(file.stat().st_size for file in folder.glob("*.parquet")) / last.texts
+        shutil.rmtree(folder.parent)
+    file = Path(tempfile.mkdtemp()) / "texts.jsonl"
+    file.write_text("".join(json.dumps({"id": n, "text": t}) + "\n" for n, t in enumerate(texts)))
+    said["bytes per text of JSONL"] = file.stat().st_size / len(texts)
+    since = time.process_time()
+    said["scanned per processor second"] = Data(file).scan().texts / (time.process_time() - since)
+    since = time.process_time()
+    sent = [pickle.dumps(shard) for shard in Data(file).shards(512)]
+    said["read per processor second"] = len(texts) / (time.process_time() - since)
+    said["bytes per text that an actor is sent"] = sum(map(len, sent)) / len(texts)
+    shutil.rmtree(file.parent)
+    return said
+
+
 def start_ray(cores: int) -> None:
     """A Ray with so many cores, an actor for each; its start is no part of what is measured."""
     import ray
@@ -110,8 +134,12 @@ def main() -> None:
     parser.add_argument("--method", default="alti")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="in all")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--sizes", action="store_true", help="bytes and reading, not engines")
     given = parser.parse_args()
     texts = sentences(given.texts, seed=0)
+    if given.sizes:
+        print(json.dumps(sizes(texts), indent=1))
+        return
     results = []
     for threads in given.threads:
         start_ray(threads)

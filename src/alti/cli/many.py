@@ -103,6 +103,8 @@ class Folder:
         from alti.engines import Progress, run
 
         assert self.out is not None
+        if self.engine == "ray":
+            note("Ray starts its actors, and each of them loads the model")
         last = Progress(0, None, 0, 0)
         with resumable(self.out), no_input(), bar("texts") as update:
             for last in run(plan, self.out, engine):
