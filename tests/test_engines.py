@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import alti
-from alti.engines import Asked, Data, Loading, Local, Plan, bench, compute, run
+from alti.engines import Asked, Data, Loading, Local, Plan, Ray, bench, compute, run
 from alti.engines.store import Store
 
 import tiny
@@ -459,3 +459,33 @@ def test_without_ray_a_sentence_says_so(model, tmp_path, monkeypatch):
     table = Explain(str(model), top_k=2)({"text": TEXTS[:3], "stars": [1, 2, 3]})
     assert table.column_names[:3] == ["text", "stars", "label"]
     assert table["stars"].to_pylist() == [1, 2, 3]
+
+
+def test_an_actor_looks_for_no_gpu_that_it_has_not():
+    assert Ray().device("auto") == "cpu"
+    assert Ray(gpus=1).device("auto") == "auto"
+    assert Ray().device("cuda:1") == "cuda:1"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "asked", "expected"),
+    [
+        ([2], Ray(), (2, 1)),
+        ([2], Ray(actors=1), (1, 2)),
+        ([2], Ray(actors=4), (4, 0.5)),
+        ([16, 16], Ray(), (8, 4)),
+        ([16, 8], Ray(actors=3), (3, 4)),  # two on a node, whichever it is
+        ([(8, 4), (8, 4)], Ray(gpus=1), (8, 2)),
+        ([(8, 4)], Ray(gpus=0.5), (8, 1)),
+    ],
+)
+def test_the_share_of_an_actor(nodes, asked, expected):
+    class Cluster:
+        @staticmethod
+        def nodes():
+            pairs = [node if isinstance(node, tuple) else (node, 0) for node in nodes]
+            return [{"Alive": True, "Resources": {"CPU": c, "GPU": g}} for c, g in pairs]
+
+    share = asked._share(Cluster)
+    assert (share["actors"], share["num_cpus"]) == expected
+    assert share["num_gpus"] == asked.gpus

@@ -86,16 +86,18 @@ class Folder:
         as_json: bool,
     ) -> None:
         """Explain the texts of a file, with a bar, and say what was done."""
-        from alti.engines import Asked, Data, Loading, Plan, engine_of
+        from alti.engines import Asked, Data, Loading, Plan, Ray, engine_of
 
         if file is None or self.out is None:
             raise UsageError("--out holds the results of many texts: name them with --file")
         engine = engine_of(self.engine, self.address, self.actors, self.gpus)
-        if self.engine == "ray":
-            loading = _on_cpu(loading, self.gpus)
+        name, device, *rest = loading
+        if isinstance(engine, Ray):
+            device = engine.device(device)
         columns = (self.split, self.text_column, self.pair_column, self.id_column)
         asked = Asked(options, batch_size, self.top_k)
-        plan = Plan(Data(str(file), *columns), Loading(*loading), asked, self.shard_rows)
+        model = Loading(name, device, *rest)
+        plan = Plan(Data(str(file), *columns), model, asked, self.shard_rows)
         since = time.monotonic()
         _explained(self.out, as_json, self._run(plan, engine), time.monotonic() - since)
 
@@ -116,22 +118,17 @@ class Folder:
 
 def benched(task: str, loading: tuple[Any, ...], *, engine_name: str, **ray: Any) -> Any:
     """How a benchmark is run: in this process, or with copies of the model on Ray."""
-    from alti.engines import Loading, bench, engine_of
+    from alti.engines import Loading, Ray, bench, engine_of
     from alti.experiments.bench import run
 
     engine = engine_of(engine_name, **ray)
-    if engine_name == "local":
+    if not isinstance(engine, Ray):
         return run
     if task == "alignment":
         raise UsageError("--engine ray runs no --task alignment yet: leave it out")
-    copy = Loading(*_on_cpu(loading, ray["gpus"])).absolute()
-    return lambda plan, model, out: bench.run(plan, model, copy, out, engine)
-
-
-def _on_cpu(loading: tuple[Any, ...], gpus: float) -> tuple[Any, ...]:
-    """An actor without a GPU of its own does not look for one."""
     name, device, *rest = loading
-    return (name, "cpu" if device == "auto" and not gpus else device, *rest)
+    copy = Loading(name, engine.device(device), *rest).absolute()
+    return lambda plan, model, out: bench.run(plan, model, copy, out, engine)
 
 
 def _default(field: Any) -> Any:

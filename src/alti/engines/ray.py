@@ -21,10 +21,9 @@ from alti.engines.rows import schema, table
 if TYPE_CHECKING:
     import pyarrow
 
-QUIET = {  # C++ lines, a question about usage statistics and hints are not for the user
+QUIET = {  # C++ lines are not for the user, and nothing is reported to anybody
     "RAY_BACKEND_LOG_LEVEL": "fatal",
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 HIDDEN = ("number", "more", "segments", "ids", "special")  # columns for reading a folder back
 
@@ -100,6 +99,10 @@ class Ray:
             raise UsageError(f"actors = {self.actors} is not a number of actors: give 1 or more")
         if self.gpus < 0:
             raise UsageError(f"gpus = {self.gpus} is not a number of GPUs: give 0 or more")
+
+    def device(self, asked: str) -> str:
+        """Where an actor computes: one without a GPU of its own does not look for one."""
+        return "cpu" if asked == "auto" and not self.gpus else asked
 
     def spread(
         self,
