@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import alti
-from alti.engines import Asked, Data, Loading, Local, Plan, bench, compute, run
+from alti.engines import Asked, Data, Loading, Local, Plan, Ray, bench, compute, run
 from alti.engines.store import Store
 
 import tiny
@@ -69,7 +69,12 @@ def test_a_row_is_equal_to_what_explain_gives(model, jsonl, tmp_path):
 
 @pytest.mark.parametrize(
     "options",
-    [{"groups": "word"}, {"method": "linear", "target": 0, "against": 1}, {"layers": True}],
+    [
+        {"groups": "word"},
+        {"method": "linear", "target": 0, "against": 1},
+        {"layers": True},
+        {"p": 2},
+    ],
 )
 def test_what_has_no_column_is_kept_too(model, tmp_path, options):
     found = alti.engines.explain(TEXTS[:3], tmp_path / "out", model=model, **options)
@@ -177,6 +182,19 @@ def test_another_run_into_the_same_folder_is_refused(model, jsonl, tmp_path):
         assert len(alti.engines.explain(jsonl, out, model=moved, batch_size=7)) == 50
     finally:
         moved.rename(model)
+    after = {part.name: part.stat().st_mtime_ns for part in Store(out).parts()}
+    assert [name for name in before if after[name] != before[name]] == ["part-000001.parquet"]
+
+
+def test_a_shard_is_there_completely_or_not_at_all(model, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    store = Store(tmp_path)
+    with pytest.raises(alti.LoadError, match="No space left"):
+        store.write(0, pa.table({"id": ["a"]}))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_is_not_ours(model, tmp_path):
@@ -398,7 +416,7 @@ def bench_rows(file):
     return [{k: v for k, v in row.items() if k not in ("checksum", "seconds")} for row in lines]
 
 
-@pytest.mark.parametrize("task", ["text", "next"])
+@pytest.mark.parametrize("task", ["text", "answer"])
 @pytest.mark.parametrize("kept", [1, 3, 6])
 def test_a_benchmark_goes_on_with_another_engine(tmp_path, task, kept):
     data = tmp_path / "data.jsonl"
@@ -407,21 +425,25 @@ def test_a_benchmark_goes_on_with_another_engine(tmp_path, task, kept):
         rows = [{"text": text} for text in TEXTS[:5]]
         plan = alti.bench.Plan(str(reader), str(data), ("norms", "attention"), chunk=2)
     else:
-        reader = tiny.saved(tmp_path / "writer", "gpt2", "AutoModelForCausalLM", n_positions=80)
+        reader = tiny.saved(tmp_path / "writer", "gpt2", "AutoModelForCausalLM", n_positions=400)
         rows = [
-            {"prompt": f"{text} clever", "good": " fact", "bad": " fiction", "evidence": "clever"}
-            for text in TEXTS[:3]
+            {"question": "clever or dull", "documents": TEXTS[n : n + 3], "answer": " fact"}
+            for n in range(3)
         ]
-        plan = alti.bench.Study(str(reader), str(data), "next", ("absence", "attention"))
+        plan = alti.bench.Study(
+            str(reader), str(data), "answer", ("absence", "attention"), subsets=4
+        )
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
     model = alti.load(reader)
     list(alti.bench.run(plan, model, tmp_path / "whole.jsonl"))
     lines = (tmp_path / "whole.jsonl").read_text().splitlines(keepends=True)
+    assert sum('"method"' in line for line in lines) == 2 * len(rows)
     (tmp_path / "rest.jsonl").write_text("".join(lines[:kept]))
     file = tmp_path / "rest.jsonl"
     *_, last = bench.run(plan, model, Loading(str(reader)), file, Local())
     assert last == (len(rows), len(rows))
     assert bench_rows(file) == bench_rows(tmp_path / "whole.jsonl")
+    assert list(bench.run(plan, model, Loading(str(reader)), file, Local())) == []  # all is there
     other = Loading(str(tiny.saved(tmp_path / "other", hidden_size=12)))
     with pytest.raises(alti.UsageError, match="is another model than here"):
         list(bench.run(plan, model, other, tmp_path / "new.jsonl", Local()))
@@ -437,3 +459,33 @@ def test_without_ray_a_sentence_says_so(model, tmp_path, monkeypatch):
     table = Explain(str(model), top_k=2)({"text": TEXTS[:3], "stars": [1, 2, 3]})
     assert table.column_names[:3] == ["text", "stars", "label"]
     assert table["stars"].to_pylist() == [1, 2, 3]
+
+
+def test_an_actor_looks_for_no_gpu_that_it_has_not():
+    assert Ray().device("auto") == "cpu"
+    assert Ray(gpus=1).device("auto") == "auto"
+    assert Ray().device("cuda:1") == "cuda:1"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "asked", "expected"),
+    [
+        ([2], Ray(), (2, 1)),
+        ([2], Ray(actors=1), (1, 2)),
+        ([2], Ray(actors=4), (4, 0.5)),
+        ([16, 16], Ray(), (8, 4)),
+        ([16, 8], Ray(actors=3), (3, 4)),  # two on a node, whichever it is
+        ([(8, 4), (8, 4)], Ray(gpus=1), (8, 2)),
+        ([(8, 4)], Ray(gpus=0.5), (8, 1)),
+    ],
+)
+def test_the_share_of_an_actor(nodes, asked, expected):
+    class Cluster:
+        @staticmethod
+        def nodes():
+            pairs = [node if isinstance(node, tuple) else (node, 0) for node in nodes]
+            return [{"Alive": True, "Resources": {"CPU": c, "GPU": g}} for c, g in pairs]
+
+    share = asked._share(Cluster)
+    assert (share["actors"], share["num_cpus"]) == expected
+    assert share["num_gpus"] == asked.gpus

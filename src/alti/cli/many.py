@@ -28,7 +28,8 @@ Address = Annotated[
     str | None, typer.Option(help="Of a Ray cluster; default: RAY_ADDRESS, or a Ray of its own.")
 ]
 Actors = Annotated[
-    int | None, typer.Option(help="Of Ray: copies of the model; default: one per GPU, or node.")
+    int | None,
+    typer.Option(help="Of Ray: copies of the model; default: one per GPU, or 4 per node."),
 ]
 Gpus = Annotated[float, typer.Option(help="Of Ray: GPUs of each actor, like 1 or 0.5.")]
 TopK = Annotated[
@@ -85,16 +86,18 @@ class Folder:
         as_json: bool,
     ) -> None:
         """Explain the texts of a file, with a bar, and say what was done."""
-        from alti.engines import Asked, Data, Loading, Plan, engine_of
+        from alti.engines import Asked, Data, Loading, Plan, Ray, engine_of
 
         if file is None or self.out is None:
             raise UsageError("--out holds the results of many texts: name them with --file")
         engine = engine_of(self.engine, self.address, self.actors, self.gpus)
-        if self.engine == "ray":
-            loading = _on_cpu(loading, self.gpus)
+        name, device, *rest = loading
+        if isinstance(engine, Ray):
+            device = engine.device(device)
         columns = (self.split, self.text_column, self.pair_column, self.id_column)
         asked = Asked(options, batch_size, self.top_k)
-        plan = Plan(Data(str(file), *columns), Loading(*loading), asked, self.shard_rows)
+        model = Loading(name, device, *rest)
+        plan = Plan(Data(str(file), *columns), model, asked, self.shard_rows)
         since = time.monotonic()
         _explained(self.out, as_json, self._run(plan, engine), time.monotonic() - since)
 
@@ -102,6 +105,8 @@ class Folder:
         from alti.engines import Progress, run
 
         assert self.out is not None
+        if self.engine == "ray":
+            note("Ray starts its actors, and each of them loads the model")
         last = Progress(0, None, 0, 0)
         with resumable(self.out), no_input(), bar("texts") as update:
             for last in run(plan, self.out, engine):
@@ -113,22 +118,17 @@ class Folder:
 
 def benched(task: str, loading: tuple[Any, ...], *, engine_name: str, **ray: Any) -> Any:
     """How a benchmark is run: in this process, or with copies of the model on Ray."""
-    from alti.engines import Loading, bench, engine_of
+    from alti.engines import Loading, Ray, bench, engine_of
     from alti.experiments.bench import run
 
     engine = engine_of(engine_name, **ray)
-    if engine_name == "local":
+    if not isinstance(engine, Ray):
         return run
     if task == "alignment":
         raise UsageError("--engine ray runs no --task alignment yet: leave it out")
-    copy = Loading(*_on_cpu(loading, ray["gpus"])).absolute()
-    return lambda plan, model, out: bench.run(plan, model, copy, out, engine)
-
-
-def _on_cpu(loading: tuple[Any, ...], gpus: float) -> tuple[Any, ...]:
-    """An actor without a GPU of its own does not look for one."""
     name, device, *rest = loading
-    return (name, "cpu" if device == "auto" and not gpus else device, *rest)
+    copy = Loading(name, engine.device(device), *rest).absolute()
+    return lambda plan, model, out: bench.run(plan, model, copy, out, engine)
 
 
 def _default(field: Any) -> Any:

@@ -68,6 +68,8 @@ def explain(
             f"model is a {type(model).__name__}, and every actor loads its own: give a name or a "
             "folder"
         )
+    if isinstance(chosen, Ray):
+        device = chosen.device(device)
     plan = Plan(
         Data(data, split, text_column, pair_column, id_column),
         Loading(model, device, dtype, graphs, trust_remote_code),

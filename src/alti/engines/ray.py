@@ -21,10 +21,9 @@ from alti.engines.rows import schema, table
 if TYPE_CHECKING:
     import pyarrow
 
-QUIET = {  # C++ lines, a question about usage statistics and hints are not for the user
+QUIET = {  # C++ lines are not for the user, and nothing is reported to anybody
     "RAY_BACKEND_LOG_LEVEL": "fatal",
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 HIDDEN = ("number", "more", "segments", "ids", "special")  # columns for reading a folder back
 
@@ -92,7 +91,7 @@ class Ray:
     """Actors of a Ray cluster, or of a Ray that is started on this machine for the run."""
 
     address: str | None = None  # None: RAY_ADDRESS, or a Ray of our own
-    actors: int | None = None  # None: one per GPU, or one per node
+    actors: int | None = None  # None: one per GPU, or up to four per node
     gpus: float = 0  # of each actor
 
     def __post_init__(self) -> None:
@@ -100,6 +99,10 @@ class Ray:
             raise UsageError(f"actors = {self.actors} is not a number of actors: give 1 or more")
         if self.gpus < 0:
             raise UsageError(f"gpus = {self.gpus} is not a number of GPUs: give 0 or more")
+
+    def device(self, asked: str) -> str:
+        """Where an actor computes: one without a GPU of its own does not look for one."""
+        return "cpu" if asked == "auto" and not self.gpus else asked
 
     def spread(
         self,
@@ -137,7 +140,7 @@ class Ray:
                 f"{self.gpus:g} GPUs for each actor, and the cluster has {gpus}: leave --gpus out, "
                 "or add nodes that have some"
             )
-        count = self.actors or (int(gpus / self.gpus) if self.gpus else len(nodes))
+        count = self.actors or (int(gpus / self.gpus) if self.gpus else min(cores, 4) * len(nodes))
         of_a_node = -(-count // max(1, len(nodes)))
         share = max(1, cores // of_a_node) if of_a_node <= cores else cores / of_a_node
         return {"actors": count, "num_cpus": share, "num_gpus": self.gpus}
