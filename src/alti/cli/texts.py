@@ -162,6 +162,8 @@ def explain(
     languages = {"src_lang": src_lang, "tgt_lang": tgt_lang}
     if out is not None:
         _require_lines(asked, plot or html or latex, heads)
+        if options.pop("lens"):
+            raise UsageError("--lens goes with one TEXT: a folder keeps scores, and maps of layers")
         options |= {"answer": answer, "generate": asked.generation}
         loading = (model, device, dtype, graphs, trust_remote_code)
         folder.explain(file, loading, options, batch_size, as_json)
