@@ -1,6 +1,7 @@
 """The code of README, docs and docstrings: it runs, and its commands exist."""
 
 import doctest
+import importlib.util
 import inspect
 import re
 import tomllib
@@ -18,7 +19,12 @@ import documents
 import tiny
 from documents import LANGUAGES, PAGES, ROOT, fences, indented
 
-PYTHON = [page for page in PAGES if any(block.language == "python" for block in fences(page))]
+PEERS = "docs/peers.md"  # its code is that of other tools too: benchmarks/peers.py runs it
+PYTHON = [
+    page
+    for page in PAGES
+    if page != PEERS and any(block.language == "python" for block in fences(page))
+]
 COMMANDS = [
     (block, program, arguments)
     for page in PAGES
@@ -188,6 +194,29 @@ def test_the_extras_and_scripts_that_a_page_names_exist(page):
     _is_an_extra([f"[{group}]" for group in named])
     for script in re.findall(r"`python ((?:-m )?[\w./]+)", text):
         _is_a_script(script.split())
+
+
+# --- beside other tools ---
+
+
+def test_the_page_of_peers_is_made_of_the_code_that_ran():
+    name = ROOT / "benchmarks" / "peers.py"
+    spec = importlib.util.spec_from_file_location("peers", name)
+    peers = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(peers)
+    assert (ROOT / PEERS).read_text() == peers.page()
+
+
+@pytest.mark.parametrize(
+    "script", sorted((ROOT / "benchmarks/peers/alti").glob("*.py")), ids=lambda path: path.stem
+)
+def test_our_own_lines_run(script, folders, desk, capsys):
+    kinds = {"CLASSIFIER": "", "LANGUAGE_MODEL": "SmolLM2", "TRANSLATOR": "t5"}
+    code = script.read_text()
+    for name, kind in kinds.items():
+        code = code.replace(f'"{name}"', repr(str(folders[kind])))
+    exec(compile(code, script.name, "exec"), {})
+    assert capsys.readouterr().out
 
 
 # --- docstrings ---

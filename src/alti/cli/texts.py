@@ -162,9 +162,7 @@ def explain(
     languages = {"src_lang": src_lang, "tgt_lang": tgt_lang}
     if out is not None:
         _require_lines(asked, plot or html or latex, heads)
-        if options.pop("lens"):
-            raise UsageError("--lens goes with one TEXT: a folder keeps scores, and maps of layers")
-        options |= {"answer": answer, "generate": asked.generation}
+        options = _without_lens(options) | {"answer": answer, "generate": asked.generation}
         loading = (model, device, dtype, graphs, trust_remote_code)
         folder.explain(file, loading, options, batch_size, as_json)
         return
@@ -205,6 +203,12 @@ def _require_one_text(text: str | None, *files: Path | None) -> None:
         raise UsageError(
             "give one of a TEXT (- for standard input), --file FILE, --chat FILE or --audio FILE"
         )
+
+
+def _without_lens(options: dict[str, Any]) -> dict[str, Any]:
+    if options["lens"]:
+        raise UsageError("--lens goes with one TEXT: a folder keeps scores, and maps of layers")
+    return {name: option for name, option in options.items() if name != "lens"}
 
 
 def _require_lines(asked: Asked, drawn: Path | None, heads: int | None) -> None:
