@@ -67,7 +67,7 @@ def models(folder: Path) -> dict[str, Path]:
     tokenizer.chat_template = "{% for m in messages %}[CLS]{{ m['content'] }}[SEP]{% endfor %}"
     tokenizer.save_pretrained(writer)
     translator = tiny.saved(folder / "translator", "t5", "AutoModelForSeq2SeqLM")
-    reader = tiny.saved(folder / "reader", max_position_embeddings=128)
+    reader = tiny.saved(folder / "reader", num_hidden_layers=4, max_position_embeddings=128)
     return {"SmolLM2": writer, "t5": translator, "": reader}
 
 
@@ -96,10 +96,11 @@ def write_files(folder: Path) -> None:
     question = {"question": "When was it finished?", "documents": documents, "gold": 0}
     pairs = [{"de": f"Der Hund sieht {n} Katzen .", "en": f"The dog sees {n} cats ."}
              for n in range(70)]  # fmt: skip
+    many = [{"text": f"Film number {number} is rather clumsy."} for number in range(20)]
     gold = {"source": "The plot is clumsy", "target": "A bad film", "sure": "0-0 1-2"}
-    _write(folder / "texts.jsonl", [{"text": text} for text in (*texts, "")])
     _write(folder / "sst2.parquet", rows)
     _write(folder / "reviews.jsonl", rows)
+    _write(folder / "texts.jsonl", [*many, {"text": ""}])
     _write(folder / "questions.parquet", [{**question, "answer": "In 1889"}])
     _write(folder / "pairs.jsonl", pairs)
     _write(folder / "gold.jsonl", [gold])

@@ -426,7 +426,7 @@ def test_contextcite_without_scikit_learn(monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
     passes = []
     model.register_forward_pre_hook(lambda *_: passes.append(1))
-    message = r"contextcite needs scikit-learn: pip install alti\[context\]"
+    message = r"contextcite needs scikit-learn: pip install 'alti\[context\]'"
     with pytest.raises(alti.LoadError, match=message):
         surrogates.contextcite(model, inputs, target)
     assert not passes  # it is said before any work is done

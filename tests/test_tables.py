@@ -124,6 +124,15 @@ def test_latex_compiles(tmp_path):
     assert done.returncode == 0, done.stdout[-2000:]
 
 
+def test_bootstrap_is_that_of_scipy():
+    stats = pytest.importorskip("scipy.stats")
+    values = np.random.default_rng(1).normal(size=57)
+    own = stats.bootstrap(
+        (values,), np.mean, n_resamples=2000, method="percentile", rng=np.random.default_rng(0)
+    ).confidence_interval
+    assert bootstrap(values)[1:] == pytest.approx((own.low, own.high), rel=1e-12)
+
+
 def test_bootstrap_of_what_needs_none():
     assert bootstrap([0.25] * 7) == (0.25, 0.25, 0.25)
     assert bootstrap([3.5]) == pytest.approx((3.5, math.nan, math.nan), nan_ok=True)

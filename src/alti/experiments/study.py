@@ -6,7 +6,6 @@ prompt, one next word against another) and `evidence` (where the answer is known
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.util import find_spec
 from itertools import islice
 from typing import get_args
 
@@ -108,7 +107,7 @@ class Study:
 
 def default_methods(model: Model | None = None) -> tuple[str, ...]:
     """The methods that exist, and that can be run on the model."""
-    known = [spec for spec in METHODS if find_spec("sklearn") or "contextcite" not in spec]
+    known = [spec for spec in METHODS if methods.METHODS[parsed(spec).name].is_installed]
     if model is None:
         return tuple(known)
     return tuple(spec for spec in known if model.suits(methods.METHODS[parsed(spec).name]))

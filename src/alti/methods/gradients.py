@@ -66,7 +66,7 @@ def input_x_gradient(
     return Scores(tokens, output=output, vectors=products)
 
 
-@method(class_specific=True, signed=SUMMED, many_passes=True, aggregate=by_token)
+@method(class_specific=True, signed=SUMMED, many_passes=True, aggregate=by_token, library="captum")
 def integrated_gradients(
     model: nn.Module,
     inputs: Inputs,
@@ -126,7 +126,7 @@ class _Path:
             from captum.attr import IntegratedGradients
         except ImportError as error:
             raise LoadError(
-                "integrated_gradients needs captum, which is not installed: pip install captum"
+                "integrated_gradients needs captum: pip install 'alti[gradients]'"
             ) from error
         single = network(self.model).config.pad_token_id is None  # some classifiers take one text
         together = 1 if single else at_once(self.inputs.mask, AT_ONCE)

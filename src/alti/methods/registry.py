@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib.util import find_spec
 from typing import Any, Literal, get_args, get_origin, get_type_hints, overload
 
 import torch
@@ -34,6 +35,7 @@ class Method:
     many_passes: bool = False  # runs the model many times for a text
     shortens: bool | dict[str, str] = False  # takes tokens out of the text; or: with these options
     takes_groups: bool = False  # scores groups of tokens where there are some, one column for each
+    library: str = ""  # a package that it needs and that not every user has installed
     # how its `vectors` become scores: (vectors [B, K, T, D], mask [B, T], its options) -> [B, K, T]
     aggregate: Callable[..., Tensor] | None = None
 
@@ -43,6 +45,11 @@ class Method:
     @property
     def name(self) -> str:
         return self.function.__name__
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether the package that it needs is there."""
+        return not self.library or find_spec(self.library) is not None
 
     @cached_property
     def summary(self) -> str:

@@ -39,7 +39,14 @@ def leave_one_out(
     return Scores(scores, output=output)
 
 
-@method(class_specific=True, signed=True, many_passes=True, takes_groups=True, shortens=True)
+@method(
+    class_specific=True,
+    signed=True,
+    many_passes=True,
+    takes_groups=True,
+    shortens=True,
+    library="sklearn",
+)
 def contextcite(
     model: nn.Module,
     inputs: Inputs,
@@ -271,7 +278,7 @@ def _sklearn() -> tuple[Any, Any]:
         from sklearn.linear_model import Lasso
         from sklearn.preprocessing import StandardScaler
     except ImportError as error:
-        raise LoadError("contextcite needs scikit-learn: pip install alti[context]") from error
+        raise LoadError("contextcite needs scikit-learn: pip install 'alti[context]'") from error
     return Lasso, StandardScaler
 
 

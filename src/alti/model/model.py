@@ -90,10 +90,14 @@ class Model(OtherHeads, WithHeads):
         return str(network(self.model).dtype).removeprefix("torch.")
 
     def suits(self, method: Method) -> bool:
-        """Whether a method can be run: some need a second norm in each layer, some a head."""
+        """Whether a method can be run: some need a second norm in each layer, a head, a library."""
         sites = (site for stack, _ in stacks_of(self.model) for site in stack.sites)
         norms = not method.second_norm or any(site.ffn_norm for site in sites)
-        return norms and (self.head.kind != "encoder" or not method.class_specific)
+        return (
+            method.is_installed
+            and norms
+            and (self.head.kind != "encoder" or not method.class_specific)
+        )
 
     @overload
     def explain(
