@@ -108,8 +108,9 @@ def _here(arguments: list[str], folders) -> list[str]:
     if ">" in arguments:
         arguments = arguments[: arguments.index(">")]
     asked = " ".join(arguments)
-    kind = "t5" if "alignment" in asked else "SmolLM2"
-    writes = any(word in arguments for word in ("--generate", "answer", "alignment"))
+    kind = "t5" if "align" in asked else "tagger" if "entities" in asked else "SmolLM2"
+    special = ("--generate", "answer", "alignment", "align", "entities")
+    writes = any(word in arguments for word in special)
     names = {"MODEL": kind if writes else "", "CHECKPOINT": ""}
     placed = [
         documents.stand_in(names.get(argument, argument), folders)
