@@ -3,12 +3,14 @@
 import json
 import re
 import shlex
+import wave
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 from transformers import AutoTokenizer
 
 import tiny
@@ -58,7 +60,10 @@ def indented(page: str) -> list[Block]:
 
 
 def models(folder: Path) -> dict[str, Path]:
-    """A tiny model for each kind that the documents load: it writes, it translates, it reads."""
+    """A tiny model for each kind that the documents load.
+
+    One writes, one translates, one hears, one finds persons, and one reads.
+    """
     special = [" Paris", " London"]
     room = {"vocab_size": len(tiny.tokenizer()) + len(special)}
     writer = tiny.saved(folder / "writer", "gpt2", "AutoModelForCausalLM", n_positions=400, **room)
@@ -68,7 +73,28 @@ def models(folder: Path) -> dict[str, Path]:
     tokenizer.save_pretrained(writer)
     translator = tiny.saved(folder / "translator", "t5", "AutoModelForSeq2SeqLM")
     reader = tiny.saved(folder / "reader", num_hidden_layers=4, max_position_embeddings=128)
-    return {"SmolLM2": writer, "t5": translator, "": reader}
+    others = {"t5": translator, "whisper": _hearing(folder), "tagger": _tagger(folder)}
+    return {"SmolLM2": writer, **others, "": reader}
+
+
+def _hearing(folder: Path) -> Path:
+    """It hears one second."""
+    sizes = {"vocab_size": len(tiny.tokenizer()), "max_source_positions": 50}
+    own = {**sizes, "decoder_start_token_id": 0, "dtype": torch.float32}
+    tiny.build("whisper", "AutoModelForSpeechSeq2Seq", **own).save_pretrained(folder / "hearing")
+    tiny.tokenizer().save_pretrained(folder / "hearing")
+    return folder / "hearing"
+
+
+def _tagger(folder: Path) -> Path:
+    """To it, every word is a person."""
+    labels = {"id2label": {0: "O", 1: "B-PER"}, "num_labels": 2, "dtype": torch.float32}
+    model = tiny.speaking("bert", "AutoModelForTokenClassification", **labels)
+    with torch.no_grad():
+        model.classifier.bias += torch.tensor([-10.0, 10.0])
+    model.save_pretrained(folder / "tagger")
+    tiny.tokenizer().save_pretrained(folder / "tagger")
+    return folder / "tagger"
 
 
 def stand_in(name: str, folders: dict[str, Path]) -> str:
@@ -87,6 +113,9 @@ def write_files(folder: Path) -> None:
         "chat.json": json.dumps([{"role": "user", "content": "Name a city in France."}]),
     }.items():
         (folder / name).write_text(text)
+    with wave.open(str(folder / "speech.wav"), "wb") as file:
+        file.setparams((1, 2, 16000, 0, "NONE", ""))
+        file.writeframes(bytes(range(200)) * 80)
     rows = [
         {"text": text, "label": number % 2, "split": split}
         for split in ("train", "validation")

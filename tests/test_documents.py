@@ -121,9 +121,11 @@ def _here(arguments: list[str], folders) -> list[str]:
     """A command with stand-ins for its models, and without the file that its output goes to."""
     if ">" in arguments:
         arguments = arguments[: arguments.index(">")]
-    translates = {"align", "alignment"} & {*arguments}
-    writes = {"--generate", "answer"} & {*arguments}
-    names = {"MODEL": "t5" if translates else "SmolLM2" if writes else "", "CHECKPOINT": ""}
+    asked = " ".join(arguments)
+    kind = "t5" if "align" in asked else "tagger" if "entities" in asked else "SmolLM2"
+    special = ("--generate", "answer", "alignment", "align", "entities")
+    writes = any(word in arguments for word in special)
+    names = {"MODEL": kind if writes else "", "CHECKPOINT": ""}
     placed = [
         documents.stand_in(names.get(argument, argument), folders)
         if argument in names or before in ("--model", "-m")

@@ -397,3 +397,14 @@ def test_rows_without_a_name(marian):
     encoder = marian.encoder
     assert encoder.names([5, 10_000]) == [marian.tokenizer.convert_ids_to_tokens(5), "10000"]
     assert token_label(marian.tokenizer, 10_000) == "10000"
+
+
+def test_languages_and_pieces_are_in_the_fingerprint(m2m, files, monkeypatch):
+    before = m2m.fingerprint()
+    assert m2m.fingerprint() == before
+    monkeypatch.setattr(m2m.tokenizer, "tgt_lang", "fr")
+    french = m2m.fingerprint()
+    assert french != before
+    other = sentencepiece.SentencePieceProcessor(model_file=str(files / "target.spm"))
+    monkeypatch.setattr(m2m.tokenizer, "sp_model", other)
+    assert m2m.fingerprint() not in (before, french)

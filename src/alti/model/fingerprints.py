@@ -8,8 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from alti.model.languages import LANGUAGES
 from alti.read.modules import network
 
+PIECES = ("sp_model", "spm_source", "spm_target")  # sentencepiece's, by the names they have
 AT_ONCE = 1 << 22  # numbers of a tensor that are copied at a time
 BESIDE_THE_RESULTS = {  # settings that differ between models which compute the same
     "_name_or_path",
@@ -75,11 +77,21 @@ def _settings(value: Any) -> Any:
     return str(value) if isinstance(value, torch.dtype) else type(value).__name__
 
 
+def _of_languages(tokenizer: Any) -> dict[str, str]:
+    """The languages that a tokenizer of plain Python is set to, and the pieces that it knows."""
+    found = {name: getattr(tokenizer, name, None) for name in LANGUAGES}
+    for name in PIECES:
+        if (pieces := getattr(tokenizer, name, None)) is not None:
+            found[name] = hashlib.sha256(pieces.serialized_model_proto()).hexdigest()
+    return {name: said for name, said in found.items() if said}
+
+
 def _tokenizer(tokenizer: Any) -> dict[str, Any]:
     """Vocabulary, merges, normalizer: all of tokenizer.json, and which tokens are special."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         plain = {"class": type(tokenizer).__name__, "vocabulary": tokenizer.get_vocab()}
+        plain |= _of_languages(tokenizer)
     else:
         plain = json.loads(backend.to_str())
         plain |= {"truncation": None, "padding": None}  # left there by the call before
