@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, GenerationConfig
 
 import tiny
 
@@ -71,6 +71,8 @@ def models(folder: Path) -> dict[str, Path]:
     tokenizer.add_tokens(special)
     tokenizer.chat_template = "{% for m in messages %}[CLS]{{ m['content'] }}[SEP]{% endfor %}"
     tokenizer.save_pretrained(writer)
+    # it must not end an answer before the token that a page looks at
+    GenerationConfig(eos_token_id=3, pad_token_id=0, min_new_tokens=4).save_pretrained(writer)
     translator = tiny.saved(folder / "translator", "t5", "AutoModelForSeq2SeqLM")
     reader = tiny.saved(folder / "reader", num_hidden_layers=4, max_position_embeddings=128)
     others = {"t5": translator, "whisper": _hearing(folder), "tagger": _tagger(folder)}

@@ -184,7 +184,11 @@ def _is_an_extra(arguments: list[str]) -> None:
 def _is_a_script(arguments: list[str]) -> None:
     if arguments[0] == "-m":
         path = arguments[1].replace(".", "/")
-        assert arguments[1] == "pytest" or (ROOT / f"{path}.py").exists() or (ROOT / path).is_dir()
+        assert (
+            arguments[1] in ("pytest", "venv")
+            or (ROOT / f"{path}.py").exists()
+            or (ROOT / path).is_dir()
+        )
     elif arguments[0] != "-c":
         assert (ROOT / arguments[0]).exists()
 
