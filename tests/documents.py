@@ -72,7 +72,7 @@ def models(folder: Path) -> dict[str, Path]:
     tokenizer.chat_template = "{% for m in messages %}[CLS]{{ m['content'] }}[SEP]{% endfor %}"
     tokenizer.save_pretrained(writer)
     # it must not end an answer before the token that a page looks at
-    GenerationConfig(eos_token_id=3, pad_token_id=0, min_new_tokens=4).save_pretrained(writer)
+    GenerationConfig(eos_token_id=3, pad_token_id=0, min_new_tokens=6).save_pretrained(writer)
     translator = tiny.saved(folder / "translator", "t5", "AutoModelForSeq2SeqLM")
     reader = tiny.saved(folder / "reader", num_hidden_layers=4, max_position_embeddings=128)
     others = {"t5": translator, "whisper": _hearing(folder), "tagger": _tagger(folder)}
