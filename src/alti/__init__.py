@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from alti.read.linear_view import linear_view
     from alti.read.walk import check, trace, walk
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _LAZY = {  # these import torch and transformers, which takes seconds: only when first used
     "Attribution": "model.attribution",
