@@ -33,6 +33,7 @@ FREE = "!!document.querySelector('#prompted') && !document.body.hasAttribute('ar
 TOLD = "document.querySelector('#waiting-why').textContent"
 SLIDE = """(() => { const slider = document.querySelector('#answer-layer'); const times = [];
     document.querySelectorAll('.fold').forEach(f => { f.open = true; f.fill() });
+    document.body.offsetHeight; // what is unfolded is laid out once
     for (let layer = 1; layer <= Number(slider.max); layer++) {
         const start = performance.now(); slider.value = layer;
         slider.dispatchEvent(new Event('input')); document.body.offsetHeight;

@@ -149,12 +149,12 @@ def test_a_recording_itself(monkeypatch):
         monkeypatch.setattr(torch.cuda, name, value)
     readers: list[weakref.ref] = []
 
-    class Reader(blocks._Reader):
+    class Reader(blocks.BlockReader):
         def __init__(self, *given) -> None:
             super().__init__(*given)
             readers.append(weakref.ref(self))
 
-    monkeypatch.setattr(blocks, "_Reader", Reader)
+    monkeypatch.setattr(blocks, "BlockReader", Reader)
     recorder, (inputs, target) = pretended(monkeypatch, graphs._Graph), batch(6)
     real = methods.run("alti", recorder.model, inputs, target)
     with torch.inference_mode():

@@ -152,14 +152,14 @@ def test_a_norm_that_is_not_centred_as_the_model_does_is_caught(family, monkeypa
 
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_an_error_in_one_short_text_of_many_is_caught(side, monkeypatch):
-    after_attention = blocks._Reader.after_attention
+    after_attention = blocks.BlockReader.after_attention
 
     def wrong(self, probs, value):
         value = value.clone()
         value[7] *= 1.5
         after_attention(self, probs, value)
 
-    monkeypatch.setattr(blocks._Reader, "after_attention", wrong)
+    monkeypatch.setattr(blocks.BlockReader, "after_attention", wrong)
     model = tiny.build("bert")
     with pytest.raises(alti.DecompositionError):
         alti.walk(model, tiny.inputs(model, side=side, lengths=(9, *[5] * 20)), lambda block: None)
@@ -167,13 +167,13 @@ def test_an_error_in_one_short_text_of_many_is_caught(side, monkeypatch):
 
 @pytest.mark.parametrize("family", ["llama", "mistral", "qwen3", "gemma3_text"])
 def test_wrong_head_grouping_is_caught(family, monkeypatch):
-    after_attention = blocks._Reader.after_attention
+    after_attention = blocks.BlockReader.after_attention
 
     def tiled(self, probs, value):
         heads = value[:, :: value.shape[1] // 2]  # the two key heads
         after_attention(self, probs, heads.repeat(1, probs.shape[1] // 2, 1, 1))
 
-    monkeypatch.setattr(blocks._Reader, "after_attention", tiled)
+    monkeypatch.setattr(blocks.BlockReader, "after_attention", tiled)
     assert_caught(family)
 
 
