@@ -27,7 +27,7 @@ def through_layers(
     long text has no memory for. `asked` is as in `explain` (`answer=`, `part=`, `documents=`, …);
     of several predictions it is their mean.
 
-    >>> through_layers(model, "The capital of France is").words()[2].top(3)  # after the third
+    >>> through_layers(model, "The capital of France is").words()[-1].top(3)  # after the last layer
     """
     question = Question(text=text, text_pair=text_pair, **asked)
     question.check(model.head)
