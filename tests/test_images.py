@@ -184,9 +184,11 @@ def test_the_views(model, picture, tmp_path):
     red, _, blue = picture_over.getpixel((lowest % 6 * 20 + 10, lowest // 6 * 20 + 10))
     assert red > blue
     page = found.to_html()
+    assert f"logits of {found.label}" in page
+    assert f"logits of {found.label}" in str(found)
     assert page.count("data:image/png;base64,") == 2
     assert "<script" not in page
-    assert len(str(found).splitlines()) == 8
+    assert len(str(found).splitlines()) == 9
     assert json.loads(json.dumps(found.to_dict()))["scores"][0][0] == float(found.scores[0, 0])
     pytest.importorskip("matplotlib")
     found.plot().savefig(tmp_path / "plot.png")

@@ -6,6 +6,7 @@ from html import escape
 from typing import Any
 
 from alti.views.colours import LIGHT, STEPS, Scale, paint, rgb
+from alti.views.said import scale_name
 
 SHADES = " ░▒▓█"
 STRONGEST = 0.75  # of the colour over the picture
@@ -53,6 +54,13 @@ def caption(attribution: Any) -> str:
     return " · ".join(filter(None, (said, attribution.method, attribution.model)))
 
 
+def scale_of(attribution: Any) -> str:
+    """The ends of the scale, and what its numbers are of."""
+    scale = Scale.of(attribution.scores.flatten().tolist())
+    low = scale.number(-scale.largest) if scale.signed else "0"
+    return f"{low} to {scale.number(scale.largest)} {scale_name(attribution)}".strip()
+
+
 def fragment(attribution: Any) -> str:
     """The picture and the overlay side by side, for a page of one's own."""
     rows, columns = attribution.scores.shape
@@ -61,11 +69,12 @@ def fragment(attribution: Any) -> str:
         f"row {row + 1}, column {column + 1}: {scale.number(score)}"
         for (row, column), score in attribution.top(3)
     )
-    against = "; orange: against it" if scale.signed else ""
+    colours = "blue: for it; orange: against it" if scale.signed else "the bluer, the more"
+    said = f"{rows} × {columns} patches; {colours}; {scale_of(attribution)}"
     return (
         f'<style>{STYLE}</style><div class="alti-image"><p>{escape(caption(attribution))}</p>'
         f"{_figure(attribution.image, 'what the model saw')}"
-        f"{_figure(overlay(attribution), f'{rows} × {columns} patches; blue: for it{against}')}"
+        f"{_figure(overlay(attribution), said)}"
         f"<p>{escape(best)}</p></div>"
     )
 
@@ -95,6 +104,7 @@ def render(attribution: Any) -> str:
     lines = [caption(attribution)]
     for row in attribution.scores.tolist():
         lines.append("  " + "".join(_cell(scale.share(score)) for score in row))
+    lines.append(f"  {scale_of(attribution)}")
     lines.append(f"  special tokens {float(attribution.special.sum()):.3f}")
     return "\n".join(lines)
 

@@ -9,7 +9,8 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 
 from alti.views.colours import LIGHT, STEPS, Scale, paint
 from alti.views.pictures import caption, overlay
-from alti.views.plots.look import Picture
+from alti.views.plots.look import LONGEST_NAME, Picture, literal
+from alti.views.said import scale_name
 
 FOR = paint(STEPS, LIGHT).background
 AGAINST = paint(-STEPS, LIGHT).background
@@ -28,5 +29,6 @@ def picture(attribution: Any, *, ax: Axes | None = None) -> Axes:
     axes.set_axis_off()
     axes.set_title(caption(attribution).replace("$", r"\$"), fontsize=8)
     colours = ScalarMappable(norm, SIGNED if scale.signed else SHARES)
-    axes.figure.colorbar(colours, ax=axes, shrink=0.8)
+    bar = axes.figure.colorbar(colours, ax=axes, shrink=0.8)
+    bar.set_label(literal(scale_name(attribution), LONGEST_NAME), fontsize=8)
     return axes
