@@ -33,7 +33,7 @@ def trained(pixels: torch.Tensor, labels: torch.Tensor) -> ViTForImageClassifica
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
-    model.config._name_or_path = "vit-digits"  # pictures name it
+    model.name_or_path = "vit-digits"  # pictures name it
     return model.eval()
 
 
