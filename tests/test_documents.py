@@ -275,6 +275,7 @@ def test_the_examples_of_docstrings_run(place, examples, folders, desk, capsys):
     names = {"alti": alti, **vars(import_module(place)), **_speaks_of(code, folders)}
     for library in re.findall(r"^(shap|captum)\.", code):
         names[library] = pytest.importorskip(library)
+        pytest.importorskip("IPython", reason="these libraries show HTML in notebooks only")
         import_module(f"{library}.attr" if library == "captum" else library)
     for example in examples:
         load = re.sub(r'load\("[^"]+"\)', f"load({str(folders[''])!r})", example.source)
