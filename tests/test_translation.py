@@ -327,11 +327,20 @@ def test_an_alignment_in_latex(drawn, tmp_path):
     assert done.returncode == 0, done.stdout[-500:]
 
 
+def test_an_alignment_names_its_method_and_model(trained):
+    model = alti.load(trained[0])
+    found = model.explain("ein hund", answer="a dog", method="linear", of="log_prob").alignment()
+    assert found.by == f"linear:of=log_prob · {model.name}"
+    assert found.by in found.render()
+    assert found.by in found.to_html()
+    assert "of=log" in found.to_latex(document=True)
+
+
 def test_plots_of_an_alignment(drawn):
     lines = drawn.plot()
     (ax,) = lines.axes
     assert len(ax.lines) == 3
-    assert [text.get_text() for text in ax.texts] == [*drawn.source, *drawn.target]
+    assert [text.get_text() for text in ax.texts] == [*drawn.source, *drawn.target, drawn.by]
     (ax,) = drawn.plot("matrix").axes
     assert len(ax.patches) == 3
     with pytest.raises(alti.UsageError, match="plot 'pie' does not exist: choose from lines"):

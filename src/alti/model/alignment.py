@@ -32,6 +32,7 @@ class Alignment:
     target: tuple[str, ...]
     scores: Tensor  # [target, source]
     links: tuple[Link, ...]
+    by: str = ""  # the method and the model that it is made with, as views name them
 
     def __str__(self) -> str:
         """As tools for alignments write it: 0-0 1-2 …"""

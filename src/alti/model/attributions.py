@@ -109,7 +109,9 @@ class Attributions(Result):
 
         >>> print(model.explain("Ein Hund läuft.", answer="A dog runs.").alignment())  # 0-0 1-1 …
         """
-        return align(self.source, self.scores, near=near, spaced=spaced)
+        options = (f"{name}={value}" for name, value in self.options.items())
+        by = " · ".join(filter(None, (":".join([self.method, *options]), self.model)))
+        return replace(align(self.source, self.scores, near=near, spaced=spaced), by=by)
 
     def grouped(self, by: By) -> Self:
         """The scores of words, sentences, lines or spans, as in `Attribution.grouped`."""

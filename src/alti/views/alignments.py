@@ -55,7 +55,7 @@ def render(alignment: Alignment) -> str:
         for j in range(len(alignment.target))
     ]
     wide = max(map(len, lefts))
-    lines = ["source → target"]
+    lines = [" · ".join(filter(None, ("source → target", alignment.by)))]
     for left, word in zip(lefts, alignment.target, strict=True):
         lines.append(f"  {left} {'─' * (wide - len(left) + 2)} {word}")
     return "\n".join(map(plain, [*lines, "", *_matrix(alignment)]))
@@ -98,6 +98,7 @@ def page(alignment: Alignment, title: str = "Word alignment") -> str:
 <meta name="color-scheme" content="light dark"><title>{escape(title)}</title>
 <style>{STYLE}</style></head>
 <body><h1>{escape(title)}</h1>
+<p>{escape(alignment.by)}</p>
 <figure>{lines_svg(alignment)}
 <figcaption>Source above, target below; a line is a link, stronger where its score is.
 </figcaption></figure>
@@ -213,5 +214,7 @@ def document(alignment: Alignment) -> str:
         "\\usepackage{rotating}\n\\usepackage{tikz}\n\\usetikzlibrary{calc}\n"
         "\\providecommand{\\alticode}[1]{U+#1}\n\\providecommand{\\altiglyph}[3]{\\alticode{#2}}\n"
         "\\pagestyle{empty}\n\\begin{document}\n"
-        f"{picture(alignment)}\n\\bigskip\n\n{table(alignment)}\\end{{document}}\n"
+        f"\\noindent {escaped(alignment.by)}: lines are links; each row of the matrix is relative "
+        f"to its best, dots are links.\n\n\\bigskip\n{picture(alignment)}\n\\bigskip\n\n"
+        f"{table(alignment)}\\end{{document}}\n"
     )

@@ -8,6 +8,7 @@ from alti.views.alignments import shares
 from alti.views.plots.look import (
     BLUE,
     INK,
+    LONGEST_NAME,
     WATER,
     array,
     axes,
@@ -15,10 +16,12 @@ from alti.views.plots.look import (
     inches,
     literal,
     name,
+    title,
     typeface,
 )
 
 LETTER = 0.085  # inches that a letter takes
+TITLED = 3.2  # inches that the title needs
 SPACE = 0.22  # between words
 
 
@@ -43,6 +46,7 @@ def alignment_lines(alignment: Alignment, *, ax: Axes | None = None) -> Axes:
             ax.text(x, y, literal(word), ha="center", va=side, fontsize=9, color=INK, **typeface())
     ax.set(xlim=(-0.1, width), ylim=(-0.15, 1.15), xticks=[], yticks=[])
     bare(ax)
+    title(ax, "word alignment", literal(alignment.by, LONGEST_NAME))
     return ax
 
 
@@ -61,7 +65,9 @@ def alignment_matrix(alignment: Alignment, *, ax: Axes | None = None) -> Axes:
     values = array(shares(alignment))
     rows, columns = values.shape
     beside, below = inches(alignment.target), inches(alignment.source)
-    ax, size = axes(ax, max(1.2, 0.26 * columns), max(1.0, 0.26 * rows), beside=beside, below=below)
+    ax, size = axes(
+        ax, max(TITLED, 0.26 * columns), max(1.0, 0.26 * rows), beside=beside, below=below
+    )
     ax.imshow(values, cmap=WATER, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
     for i, j in alignment.links:
         corner = i - 0.46, j - 0.46
@@ -69,4 +75,6 @@ def alignment_matrix(alignment: Alignment, *, ax: Axes | None = None) -> Axes:
     bare(ax)
     name(ax.yaxis, alignment.target, size[1])
     name(ax.xaxis, alignment.source, size[0], upright=True)
+    by = (literal(alignment.by, LONGEST_NAME), "rows relative to their best, links framed")
+    title(ax, "word alignment", " · ".join(filter(None, by)))
     return ax
