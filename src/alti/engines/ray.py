@@ -192,7 +192,7 @@ def _read(ray: Any, items: Callable[[], Iterable[Any]], ordered: bool) -> Any:
         for item in items():
             yield pa.table({"item": [pickle.dumps(item)]})
 
-    class Items(source.Datasource):  # type: ignore[misc, name-defined]
+    class Items(source.Datasource):  # type: ignore[misc, name-defined]  # Ray is imported late
         def get_name(self) -> str:
             return "Texts"
 
