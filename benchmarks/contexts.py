@@ -117,7 +117,7 @@ def run(name: str, options: Any) -> list[Path]:
     part = PARTS[name]
     files = list(shards(part, options.data, options.out, name, options))
     command = [sys.executable, "-m", "alti", "bench", "--model", options.model, *part.options]
-    command += ["--methods", part.methods, "--dtype", "float32", "--json"]
+    command += ["--methods", options.methods or part.methods, "--dtype", "float32", "--json"]
     running = [
         subprocess.Popen(
             [*command, "--data", str(file), "--out", str(file.with_suffix(".jsonl"))],
@@ -159,6 +159,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--half", choices=("first", "second"), default="second")
     parser.add_argument("--texts", type=int, help="fewer rows than the table has")
+    parser.add_argument("--methods", help="others than the table has, separated by commas")
     parser.add_argument("--shards", type=int, default=1, help="processes side by side")
     parser.add_argument("--tables", action="store_true", help="print what is there, run nothing")
     options = parser.parse_args()
