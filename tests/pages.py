@@ -1,5 +1,6 @@
 """What tests of the page share: how a view is opened, written into and read."""
 
+import base64
 import json
 from urllib.parse import quote
 
@@ -55,3 +56,29 @@ def same(shown, found):
 def text(page, selector):
     """What an element says; None if it is not there."""
     return page.run(f"document.querySelector({json.dumps(selector)})?.textContent ?? null")
+
+
+FILE = """import('/picture.js').then(m => m.{}(document.getElementById('{}'))).then(blob =>
+    new Promise(done => {{ const reader = new FileReader();
+        reader.onload = () => done(reader.result); reader.readAsDataURL(blob) }}))"""
+
+
+def file(page, kind, panel):
+    """A picture of a panel as the export menu makes it."""
+    return base64.b64decode(page.run(FILE.format(kind, panel)).partition(",")[2])
+
+
+def offered(page):
+    """The panels that the export menu offers."""
+    page.run("document.querySelector('#keep').open = true")
+    page.wait("[...document.querySelector('#panel').options].some(o => o.disabled)")
+    names = page.run(
+        "[...document.querySelector('#panel').options].filter(o => !o.disabled).map(o => o.value)"
+    )
+    page.run("document.querySelector('#keep').open = false")
+    return names
+
+
+def high_contrast(page, on=True):
+    features = [{"name": "forced-colors", "value": "active"}] if on else []
+    page.send("Emulation.setEmulatedMedia", features=features)

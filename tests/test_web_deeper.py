@@ -1,9 +1,12 @@
 """The page's heads, lens, options and two models side by side, and the requests behind them."""
 
+import io
 import json
 from urllib.request import Request, urlopen
+from xml.etree import ElementTree
 
 import pytest
+from PIL import Image
 
 import alti
 from alti.methods import METHODS
@@ -11,7 +14,7 @@ from alti.model.model import Model
 
 import tiny
 from browser import Browser
-from pages import BROWSED, READY, TEXT, show
+from pages import BROWSED, READY, TEXT, file, high_contrast, offered, show
 from serving import running
 
 pytestmark = BROWSED
@@ -227,3 +230,59 @@ def test_heads_and_lens_of_the_api_are_those_of_the_library(address, folders):
 def _loaded(folder):
     model = alti.load(str(folder), device="cpu")
     return model.model, model.tokenizer
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+DRAWERS = {
+    "heads": ("turned", "#head-text .alti-text"),
+    "lens": ("speaker", "#lens-table td"),
+}
+
+
+def opened(page, name, text=TEXT):
+    model, ready = DRAWERS[name]
+    show(page, model=model, text=text, methods="alti", open=name)
+    page.wait(OPEN.format(name, ready))
+    return model
+
+
+@pytest.mark.parametrize("name", DRAWERS)
+def test_heads_and_lens_leave_as_pictures(page, name):
+    model = opened(page, name)
+    assert name in offered(page)
+    root = ElementTree.fromstring(file(page, "vector", name))
+    said = " ".join("".join(node.itertext()) for node in root.iter(f"{SVG}text"))
+    assert model in said
+    assert "where it looks" not in said  # controls stay behind
+    maps = page.run(f"document.querySelectorAll('#{name} canvas').length")
+    images = [image.get("href") for image in root.iter(f"{SVG}image")]
+    assert len(images) == len(set(images)) == maps
+    size = float(root.get("width")), float(root.get("height"))
+    picture = Image.open(io.BytesIO(file(page, "picture", name)))
+    assert picture.size == tuple(2 * side for side in size)
+    assert len(picture.convert("RGB").getcolors(1 << 24)) > 50
+    assert file(page, "pdf", name).startswith(b"%PDF")
+    page.run(f"document.querySelector('#{name}').open = false")
+    assert name not in offered(page)
+
+
+@pytest.mark.parametrize("name", DRAWERS)
+def test_heads_and_lens_in_high_contrast(page, name):
+    opened(page, name)
+    high_contrast(page)
+    chosen = {"heads": "[aria-pressed=true]", "lens": "tr.on"}[name]
+    other = {"heads": "[aria-pressed=false]", "lens": "tbody tr:not(.on)"}[name]
+    outline = "getComputedStyle(document.querySelector('#{} {}')).outlineStyle"
+    assert page.run(outline.format(name, chosen)) == "solid"
+    assert page.run(outline.format(name, other)) == "none"
+    high_contrast(page, on=False)
+
+
+@pytest.mark.parametrize("name", DRAWERS)
+def test_heads_and_lens_of_a_text_from_right_to_left(page, name):
+    opened(page, name, "فيلم ذكي جدا")
+    direction = "getComputedStyle(document.querySelector('{}')).direction"
+    if name == "heads":
+        assert page.run(direction.format("#head-text .alti-text")) == "rtl"
+    page.size(320, 800)
+    assert page.run("document.documentElement.scrollWidth") <= 320

@@ -1,6 +1,5 @@
 """What the page shows cannot mislead: names, signs, scales, and what leaves it."""
 
-import base64
 import io
 import json
 import math
@@ -17,7 +16,7 @@ from alti.views.html import class_of
 from alti.views.segments import passages, scale_of
 from alti.web.help import PLAIN
 
-from pages import BROWSED, CHOOSE, READY, TEXT, show, text
+from pages import BROWSED, CHOOSE, READY, TEXT, file, show, text
 
 pytestmark = BROWSED
 NAME = "minilm-l6-sst2"
@@ -326,16 +325,6 @@ def test_waiting_names_the_place_in_the_queue(page):
     page.click("#cancel")  # says: Explain it
     page.wait(f"{READY} && document.querySelector('.result').textContent.includes('dull')")
     assert not page.run(WAITING)
-
-
-FILE = """import('/picture.js').then(m => m.{}(document.getElementById('{}'))).then(blob =>
-    new Promise(done => {{ const reader = new FileReader();
-        reader.onload = () => done(reader.result); reader.readAsDataURL(blob) }}))"""
-
-
-def file(page, kind, panel):
-    """A picture of a panel as the export menu makes it."""
-    return base64.b64decode(page.run(FILE.format(kind, panel)).partition(",")[2])
 
 
 @pytest.mark.parametrize("panel", ["results", "mixing", "graph"])

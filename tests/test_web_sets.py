@@ -7,7 +7,7 @@ import pytest
 
 import alti
 
-from pages import BROWSED, READY, show
+from pages import BROWSED, READY, file, high_contrast, offered, show
 
 pytestmark = BROWSED
 ROWS = [
@@ -67,7 +67,7 @@ def test_a_set_is_predicted_row_by_row_and_errors_come_first(opened):
     assert [row[4] for row in cells] == ["wrong", "wrong", "right", "right"]
     wrong = [row for row in cells if row[4] == "wrong"]
     assert float(wrong[0][3][:-2]) >= float(wrong[1][3][:-2])  # the surest error first
-    assert "4 of 4 rows, 4 predicted, 2 wrong" in opened.run(
+    assert "4 of 4 rows, 4 predicted by minilm-l6-sst2, 2 wrong" in opened.run(
         "document.querySelector('#set-by').textContent"
     )
 
@@ -240,3 +240,38 @@ def test_what_is_predicted_belongs_to_the_model(opened):
     opened.wait(READY)
     rows = f"{LINES}.filter(row => row.cells[2].textContent).length"
     assert opened.run(rows) <= 1  # that of the row which is shown, by the model that is
+
+
+def test_a_set_leaves_as_a_picture_that_says_who_predicted(opened):
+    opened.click("#set-predict")
+    opened.wait(f"{IDLE} && document.querySelectorAll('#set-rows .wrong').length === 2")
+    said = opened.run("document.querySelector('#set-by').textContent")
+    assert said == "set.csv: 4 of 4 rows, 4 predicted by minilm-l6-sst2, 2 wrong."
+    assert "sets" in offered(opened)
+    svg = file(opened, "vector", "sets").decode()
+    for text in (*(text for text, _ in ROWS), "wrong", "confidence", "minilm-l6-sst2"):
+        assert text in svg
+    for control in ("Predict all rows", "Open a file", "Keep this view"):
+        assert control not in svg
+    opened.size(320, 800)
+    assert "A tedious mess." in file(opened, "vector", "sets").decode()
+
+
+def test_without_rows_there_is_nothing_to_draw(blank):
+    show(blank, text="A film.", methods="alti")
+    blank.run("document.querySelector('#sets').open = true")
+    assert "sets" not in offered(blank)
+
+
+def test_a_set_in_high_contrast_and_from_right_to_left(blank):
+    show(blank, text="A film.", methods="alti")
+    give(blank, "text,label\nفيلم ذكي جدا,positive\nA dull film.,negative\n")
+    sides = f"{LINES}.map(row => getComputedStyle(row.querySelector('button')).direction)"
+    assert blank.run(sides) == ["rtl", "ltr"]
+    high_contrast(blank)
+    blank.click("#set-rows tr:last-child button")
+    blank.wait("!!document.querySelector('#set-rows tr.on')")
+    outline = "getComputedStyle(document.querySelector('#set-rows {}')).outlineStyle"
+    assert blank.run(outline.format("tr.on")) == "solid"
+    assert blank.run(outline.format("tr:not(.on)")) == "none"
+    high_contrast(blank, on=False)

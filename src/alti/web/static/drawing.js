@@ -51,6 +51,10 @@ function draw(canvas, extent, node) {
     picture(canvas, extent, node);
     return;
   }
+  if (node instanceof HTMLCanvasElement || node instanceof HTMLImageElement) {
+    pixels(canvas, extent, node, style);
+    return;
+  }
   boxes(canvas, extent, node, style);
   for (const child of node.childNodes) {
     if (child.nodeType === Node.ELEMENT_NODE) draw(canvas, extent, child);
@@ -129,6 +133,15 @@ function borders(canvas, box, style) {
   canvas.parts.push(made("rect", { ...shape(box, style, inset), ...edge, ...dots }));
 }
 
+// A map of a head or an image, written into the drawing.
+function pixels(canvas, extent, node, style) {
+  const box = node.getBoundingClientRect();
+  grow(extent, box);
+  const href = node.toDataURL?.() ?? node.src;
+  const about = { href, preserveAspectRatio: "none", "image-rendering": style.imageRendering };
+  canvas.parts.push(made("image", { ...about, ...shape(box, style) }));
+}
+
 // An SVG in the page, with its colours written into it.
 function picture(canvas, extent, svg) {
   const box = svg.getBoundingClientRect();
@@ -140,7 +153,9 @@ function picture(canvas, extent, svg) {
     for (const name of SHAPES) node.setAttribute(name, style.getPropertyValue(name));
     if (node.nodeName === "text") node.setAttribute("font-family", style.fontFamily);
   });
-  const place = { transform: `translate(${box.left} ${box.top})` };
+  const inside = svg.viewBox.baseVal; // an image is drawn in its own pixels
+  const scale = inside?.width ? `scale(${box.width / inside.width} ${box.height / inside.height})` : "";
+  const place = { transform: `translate(${box.left} ${box.top}) ${scale}`.trim() };
   canvas.parts.push(made("g", place, ...copy.childNodes));
 }
 

@@ -131,7 +131,8 @@ function showText(head) {
   const what = isAttention ? "Where it looks from" : "What it brings to";
   const name = element("em", { dir: "auto", text: token });
   const own = isAttention ? "" : `: ${share.toFixed(3)} of it; ${maps.residual[at_row].toFixed(3)} comes through no head`;
-  at("head-by").replaceChildren(`Head ${head + 1} of layer ${maps.layer + 1}. ${what} `, name, `${own}.`);
+  const which = `Head ${head + 1} of layer ${maps.layer + 1} of ${view.model}. ${what} `;
+  at("head-by").replaceChildren(which, name, `${own}.`);
   const { texts, scale } = paragraphs(view, state.unit, row, { picked: places[0], pick: pickHere });
   const unit = isAttention ? "attention, shares of 1" : "shares of what the token becomes";
   at("head-text").replaceChildren(

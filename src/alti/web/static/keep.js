@@ -3,7 +3,17 @@
 import { element } from "/paint.js";
 import { pdf, picture, vector } from "/picture.js";
 
-const PANELS = { results: "the texts", mixing: "what a token is made of", graph: "the graph", answer: "the answer", whatif: "what if" };
+const PANELS = {
+  results: "the texts",
+  answer: "the answer",
+  pictured: "the image",
+  mixing: "what a token is made of",
+  heads: "the heads of a layer",
+  lens: "what was said after each layer",
+  graph: "the graph",
+  whatif: "what if",
+  sets: "the set of texts",
+};
 const KINDS = [
   { name: "Image", file: "alti.png", type: "image/png", draw: picture },
   { name: "SVG", file: "alti.svg", type: "image/svg+xml", draw: vector },
@@ -14,6 +24,12 @@ const KINDS = [
   { name: "JSON with maps", file: "alti-maps.json", type: "application/json", format: "json", maps: true },
 ];
 
+// Whether there is something to draw: a drawer may be closed, or have nothing in it.
+function isShown(node) {
+  const empty = node.querySelector(':scope > [id$="-body"]')?.hidden ?? false;
+  return Boolean(node.offsetParent) && node.open !== false && !empty;
+}
+
 export function keep(menu, { ask, toast, question }) {
   const panel = element("select", { id: "panel" });
   for (const [value, text] of Object.entries(PANELS)) {
@@ -21,7 +37,7 @@ export function keep(menu, { ask, toast, question }) {
   }
   menu.addEventListener("toggle", () => {
     for (const option of panel.options) {
-      option.disabled = option.hidden = !document.getElementById(option.value).offsetParent;
+      option.disabled = option.hidden = !isShown(document.getElementById(option.value));
     }
     const shown = [...panel.options].find(({ disabled }) => !disabled);
     if (shown && panel.selectedOptions[0]?.disabled) panel.value = shown.value;
@@ -55,7 +71,8 @@ export function keep(menu, { ask, toast, question }) {
 
 function currentPicture(draw, node) {
   const { body } = document;
-  const outdated = body.classList.contains("stale") || body.hasAttribute("aria-busy");
+  const busy = [body, node].some((each) => each.hasAttribute("aria-busy"));
+  const outdated = busy || body.classList.contains("stale");
   if (!outdated && !node.hidden) return draw(node);
   throw new Error("The picture would show another text: wait for the explanation of this one.");
 }

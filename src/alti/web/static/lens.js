@@ -20,7 +20,7 @@ export function wireLens() {
       const response = await ask("/api/lens", question, signal);
       return response.json();
     },
-    draw: ({ layer }, lens) => draw(lens, layer),
+    draw: ({ view, layer }, lens) => draw(lens, layer, view.model),
   });
 }
 
@@ -31,14 +31,14 @@ function settled({ ranks }) {
   return layer;
 }
 
-function draw(lens, layer) {
+function draw(lens, layer, name) {
   const label = quoted(visible(lens.label));
   const since = settled(lens);
   const count = lens.own.length;
   at("lens-by").textContent =
     since === count
-      ? `${label} is not the likeliest after the last layer.`
-      : `${label} is the likeliest from layer ${since + 1} of ${count} on.`;
+      ? `${name}: ${label} is not the likeliest after the last layer.`
+      : `${name}: ${label} is the likeliest from layer ${since + 1} of ${count} on.`;
   const most = Math.max(...lens.tokens.map((row) => row.length));
   const head = element(
     "tr",

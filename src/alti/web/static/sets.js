@@ -143,9 +143,10 @@ export function show() {
   const focused = document.activeElement?.closest("#set-rows tr")?.dataset.row;
   at("set-rows").replaceChildren(...shown.map(line));
   if (focused) at("set-rows").querySelector(`[data-row="${focused}"] button`)?.focus({ preventScroll: true });
-  const known = set.rows.filter(({ prediction }) => prediction).length;
+  const predicted = set.rows.filter(({ prediction }) => prediction);
+  const known = predicted.length;
   const wrong = set.rows.filter((row) => isRight(row) === false).length;
-  const parts = [`${set.name}: ${rows.length} of ${set.rows.length} rows`, `${known} predicted`];
+  const parts = [`${set.name}: ${rows.length} of ${set.rows.length} rows`, `${known} predicted${makers(predicted)}`];
   if (set.rows.some(({ label }) => label !== null)) parts.push(`${wrong} wrong`);
   at("set-by").textContent = `${parts.join(", ")}.`;
   const textless = set.rows.some(({ text }) => text === null);
@@ -153,6 +154,12 @@ export function show() {
   at("set-predict").disabled = textless || known === set.rows.length;
   showPages(pages);
   at("set-previous").disabled = at("set-next").disabled = textless || rows.length === 0;
+}
+
+// Who predicted: models of this server, or the file itself.
+function makers(predicted) {
+  const names = [...new Set(predicted.map(({ prediction }) => prediction.by ?? "the file"))];
+  return names.length ? ` by ${names.join(" and ")}` : "";
 }
 
 function showPages(pages) {
@@ -205,7 +212,7 @@ function learn(views) {
   if (!set.row || !view || state.text !== set.row.text || view.model !== state.model) return;
   const best = view.classes[0] ?? { label: view.label, index: view.target, probability: view.probability };
   if (best.label === null) return;
-  Object.assign(set.row, { prediction: { label: best.label, index: best.index, probability: best.probability }, right: null });
+  Object.assign(set.row, { prediction: { label: best.label, index: best.index, probability: best.probability, by: view.model }, right: null });
   show();
 }
 
@@ -241,9 +248,10 @@ async function predictAll() {
 }
 
 async function predict(row, signal) {
-  const response = await ask("/api/predict", { model: state.model, text: row.text, text_pair: row.pair }, signal);
+  const by = state.model;
+  const response = await ask("/api/predict", { model: by, text: row.text, text_pair: row.pair }, signal);
   const { label, index, probability } = await response.json();
-  Object.assign(row, { prediction: { label, index, probability }, right: null });
+  Object.assign(row, { prediction: { label, index, probability, by }, right: null });
 }
 
 function save(toast) {

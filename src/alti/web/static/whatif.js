@@ -60,6 +60,7 @@ function draw() {
     : ["What if a word were not there?"];
   at("whatif-title").replaceChildren(...title);
   const word = NAMES[unit];
+  at("whatif-by").textContent = `${about.method} predicts, ${about.question.model ?? state.model} answers.`;
   at("whatif-how").textContent = place ? "" : `Click a ${NAMES[units[0]]} in the text above, or measure all of them.`;
   at("whatif-how").hidden = Boolean(place);
   at("without").disabled = at("try").disabled = at("instead").disabled = !place;
