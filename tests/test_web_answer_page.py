@@ -422,8 +422,36 @@ def test_an_answer_leaves_as_a_picture(blank):
     lines = f"{TOKENS}.filter(t => t.textContent.trim()).length"
     assert svg.count('height="3"') >= 2 * blank.run(lines)  # the lines of the probabilities
     blank.run("document.querySelector('#keep').open = true")
-    blank.click("[aria-label='Copy as HTML']")
-    blank.wait("document.querySelector('#toast').textContent.startsWith('An answer leaves')")
+    blank.click("[aria-label='Copy as JSON with maps']")
+    blank.wait("document.querySelector('#toast').textContent.startsWith('The maps of an answer')")
+
+
+def test_an_answer_leaves_as_html_latex_and_json(blank, model):
+    """What leaves is what the page shows: the chosen part, by the chosen groups."""
+    blank.send(
+        "Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"]
+    )
+    answering(blank, form="chat", messages=CHAT, answer="It is better", by="message")
+    blank.click("[data-token='1']")
+    blank.wait(f"{DONE} && !!document.querySelector('#whole')")
+    files = {}
+    for kind in ("HTML", "LaTeX", "JSON"):
+        blank.run("document.querySelector('#keep').open = true")
+        blank.click(f"[aria-label='Copy as {kind}']")
+        blank.wait(f"document.querySelector('#toast').textContent === '{kind} copied.'")
+        files[kind] = blank.run("navigator.clipboard.readText()")
+    method = blank.run("import('/prompt.js').then(m => m.answerFields().method)")
+    found = model.explain(
+        CHAT,
+        answer="It is better",
+        part=[1, 2],
+        method=method,
+        groups="message",
+        total=True,
+    )
+    assert alti.Attribution.from_dict(json.loads(files["JSON"])[0]) == found
+    assert files["HTML"] == alti.html.page([found])
+    assert files["LaTeX"] == alti.latex.document([found])
 
 
 def test_another_model_has_other_tokens(blank):

@@ -21,7 +21,7 @@ from alti.read.modules import network
 from alti.views.said import as_shown, left_out, meaning_of, scale_name, shortened, side_of, unnamed
 from alti.web.help import too_long
 from alti.web.options import checked
-from alti.web.packing import as_json, packed
+from alti.web.packing import as_file, as_json, packed
 from alti.web.pieces import by_piece, pieces_of, sections_of
 from alti.web.settings import Limits
 
@@ -61,6 +61,11 @@ class AnswerDesk:
         said = (str(each.message) for each in noted if each.category is JoinedByTokens)
         notes = [f"{text[:1].upper()}{text[1:]}." for text in dict.fromkeys(said)]
         return as_json({**shown, "model": question["model"], "notes": notes})
+
+    def answer_export(self, question: dict[str, Any]) -> bytes:
+        """What an answer or a part of it rests on, as a file."""
+        found = _found(self._writer(question), question)
+        return as_file([found], question["format"], words=question["by"] != "token")
 
     def layers(self, question: dict[str, Any]) -> bytes:
         """What the positions that write a part of an answer consist of after each layer."""
@@ -125,9 +130,8 @@ def _prompt(question: dict[str, Any]) -> dict[str, Any]:
     return {"text": text, "documents": question["documents"]}
 
 
-def _explained(model: Model, question: dict[str, Any]) -> dict[str, Any]:
-    """What the page shows of an answer, and its tokens if they are asked for."""
-    asked = {**_prompt(question), **_answer(question)}
+def _found(model: Model, question: dict[str, Any]) -> Attribution:
+    """What an answer or a part of it rests on; larger groups are scored as wholes."""
     method, options = parsed(question["method"])
     by = question["by"]
     given = {
@@ -138,12 +142,18 @@ def _explained(model: Model, question: dict[str, Any]) -> dict[str, Any]:
         "total": True,
         **checked(method, options),
     }
-    found: Attribution = model.explain(**asked, **given)
-    shown = _view(found, by, _side(question))
+    found: Attribution = model.explain(**_prompt(question), **_answer(question), **given)
+    return found
+
+
+def _explained(model: Model, question: dict[str, Any]) -> dict[str, Any]:
+    """What the page shows of an answer, and its tokens if they are asked for."""
+    shown = _view(_found(model, question), question["by"], _side(question))
     if question["tokens"]:
+        asked = {**_prompt(question), **_answer(question)}
         tokens: Attributions = model.explain(**asked, method="random")
         shown["answer"] = tokens_of(tokens)
-    return {**shown, "method": question["method"], "by": by}
+    return {**shown, "method": question["method"], "by": question["by"]}
 
 
 def _answer(question: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from alti.model.loading import load
 from alti.model.model import Model
 from alti.model.request import Request
 from alti.read.modules import evaluating, network, stacks_of
-from alti.views import html, latex
 from alti.views.said import left_out, meaning_of, scale_name, side_of
 from alti.views.segments import passages
 from alti.web.alignments import AlignmentDesk
@@ -26,7 +25,7 @@ from alti.web.deeper import DeeperDesk, declared
 from alti.web.help import PLAIN, recommended, too_long
 from alti.web.images import ImageDesk
 from alti.web.options import LARGEST, LARGEST_OF_LINKS, checked
-from alti.web.packing import as_json, packed
+from alti.web.packing import as_file, as_json, packed
 from alti.web.sets import SetDesk
 from alti.web.settings import Settings
 from alti.web.whatif import WhatIfDesk
@@ -117,11 +116,9 @@ class Desk(AnswerDesk, WhatIfDesk, DeeperDesk, SetDesk, AlignmentDesk, ImageDesk
                 **_named(self, question, attributions),
             }
             attributions += _explain_all(self._model(beside), beside, layers=maps)
-        if question["format"] == "json":
-            return as_json([attribution.to_dict() for attribution in attributions])
-        write = html.page if question["format"] == "html" else latex.document
         compared = question["other"] is not None or question["versus"] is not None
-        return write(attributions, words=question["words"], one_scale=compared).encode()
+        words = question["words"]
+        return as_file(attributions, question["format"], words=words, one_scale=compared)
 
     def reader(self, question: dict[str, Any]) -> Model:
         """The requested model for a text, or for a prompt with its answer."""

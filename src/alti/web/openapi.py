@@ -126,7 +126,7 @@ def _result(kind: str) -> dict[str, Any]:
     """What a request is answered with."""
     if kind == "explain":
         return ATTRIBUTION
-    if kind == "export":
+    if kind in ("export", "answer_export"):
         return {"type": "string", "description": "A web page, a LaTeX document, or JSON."}
     what = "What the page shows: pieces of the text, scores, probabilities, maps."
     return {"type": "object", "description": what}

@@ -7,6 +7,8 @@ from typing import Any
 from torch import Tensor
 
 from alti._errors import AltiError
+from alti.model.attribution import Attribution
+from alti.views import html, latex
 
 
 def packed(layers: Tensor | None) -> dict[str, Any]:
@@ -24,6 +26,16 @@ def packed(layers: Tensor | None) -> dict[str, Any]:
         "largest": largest.tolist(),
         "data": base64.b64encode(data).decode(),
     }
+
+
+def as_file(
+    attributions: list[Attribution], form: str, *, words: bool, one_scale: bool = False
+) -> bytes:
+    """Explanations as a page (html), a LaTeX document or a list of to_dict() (json)."""
+    if form == "json":
+        return as_json([attribution.to_dict() for attribution in attributions])
+    write = html.page if form == "html" else latex.document
+    return write(attributions, words=words, one_scale=one_scale).encode()
 
 
 def as_json(plain: Any) -> bytes:

@@ -96,6 +96,10 @@ EXPORT = {
     "words": Field("boolean", "Whether the page opens with words rather than tokens.", True),
     "maps": Field("boolean", "Whether JSON has the maps of the layers.", False),
 }
+ANSWER_EXPORT = {
+    **{name: field for name, field in ANSWER.items() if name != "tokens"},
+    "format": EXPORT["format"],
+}
 KINDS = {  # of requests: what they are for, and their fields
     "explain": ("Explain a text.", EXPLAIN),
     "view": ("Everything the page shows for a text.", VIEW),
@@ -103,6 +107,7 @@ KINDS = {  # of requests: what they are for, and their fields
     "picture": ("Which patches of an image a prediction rests on.", PICTURE),
     "generate": ("What a model writes; GET /api/queue has its tokens meanwhile.", GENERATE),
     "answer": ("What an answer, or a part of it, rests on.", ANSWER),
+    "answer_export": ("The same as a file to download.", ANSWER_EXPORT),
     "layers": ("What a part of an answer consists of after each layer.", LAYERS),
     "alignment": ("Which words of a source those of a target come from.", ALIGNMENT),
     "whatif": ("The probability without a word or with another, beside what is predicted.", WHATIF),

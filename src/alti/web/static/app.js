@@ -9,6 +9,7 @@ import { isPicturing, showImageControls, showPicture, wireImage } from "/image.j
 import { keep } from "/keep.js";
 import { wireLens } from "/lens.js";
 import { unpacked } from "/mixing.js";
+import { answerFields } from "/prompt.js";
 import { ask, UNREACHABLE } from "/server.js";
 import { address, allow, fit, held, link, questionOf } from "/state.js";
 import { wireSets } from "/sets.js";
@@ -269,16 +270,18 @@ function wireWindow() {
 
 function wireMenus() {
   const question = () => {
-    if (isAnswering()) {
-      throw new Error("An answer leaves this page as a picture; in Python to_html(), to_latex() and to_json() write it.");
-    }
     if (held().length === state.methods.length) {
       throw new Error("There is nothing to export yet: compute the methods first.");
     }
     const [text = "", other = null] = texts().filter((text) => text.trim());
     return { ...questionOf(text), other, versus: state.versus, words: state.unit === "words" };
   };
-  keep(at("keep"), { ask, toast, question });
+  const exported = ({ format, maps = false }) => {
+    if (!isAnswering()) return ask("/api/export", { ...question(), format, maps });
+    if (maps) throw new Error("The maps of an answer are in no file: its slider shows the layers, and JSON has the scores.");
+    return ask("/api/answer_export", { model: state.model, ...answerFields(), format });
+  };
+  keep(at("keep"), { exported, toast });
   const open = () => document.querySelectorAll("details.menu[open]");
   addEventListener("click", ({ target }) => {
     if (!target.isConnected) return;

@@ -30,7 +30,7 @@ function isShown(node) {
   return Boolean(node.offsetParent) && node.open !== false && !empty;
 }
 
-export function keep(menu, { ask, toast, question }) {
+export function keep(menu, { exported, toast }) {
   const panel = element("select", { id: "panel" });
   for (const [value, text] of Object.entries(PANELS)) {
     panel.append(element("option", { value, text }));
@@ -44,8 +44,7 @@ export function keep(menu, { ask, toast, question }) {
   });
   const blobOf = async (kind) => {
     if (kind.draw) return currentPicture(kind.draw, document.getElementById(panel.value));
-    const { format, maps = false } = kind;
-    const response = await ask("/api/export", { ...question(), format, maps });
+    const response = await exported(kind);
     return new Blob([await response.text()], { type: kind.type });
   };
   const run = (kind, action) => async () => {

@@ -110,12 +110,12 @@ function tryNode({ names: [name], before, after, instead, predicted, method, uni
 // ---- all words
 
 function measuredNodes(found) {
-  const { names, predicted, method, correlation, before, unit: of } = found;
+  const { names, predicted, method, correlation, before, label, unit: of } = found;
   const falls = fallsOf(found);
   const rho = correlation === null ? "has no order to compare" : `ρ = ${correlation.toFixed(2)}`.replace("-", "−");
   const many = `${names.length} ${NAMES[found.by]}${names.length > 1 ? "s" : ""}`;
   const title = element("h3", {}, `Predicted and measured: rank correlation ${rho}`);
-  const why = `${many}. ${method} predicts in ${of || "numbers of its own"}, measured is ${falls.what}: compare the order, not the numbers.`;
+  const why = `${many}, for ${short(label)}. ${method} predicts in ${of || "numbers of its own"}, measured is ${falls.what}: compare the order, not the numbers.`;
   const plot = scatter(
     names.map((name, i) => ({ name, x: predicted[i], y: falls.values[i] })),
     { x: `predicted by ${method}`, y: falls.what, title: `Predicted against measured, rank correlation ${rho}` },
