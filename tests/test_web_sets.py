@@ -1,9 +1,12 @@
 """A set of texts on the page: opened in the browser, predicted and explained row by row."""
 
 import base64
+import io
 import json
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 import alti
 
@@ -167,8 +170,62 @@ def test_a_folder_of_results_meets_its_labels(opened):
     assert verdicts == ["wrong", "wrong", "right", "right"]
 
 
+def parquet_file(**columns):
+    content = io.BytesIO()
+    parquet.write_table(pyarrow.table(columns), content)
+    return content.getvalue()
+
+
+def test_parquet_is_opened(blank):
+    show(blank, text="A film.", methods="alti")
+    texts, labels = zip(*ROWS, strict=True)
+    more = {"score": [0.5, None, float("nan"), 1.0], "left_out": [[1], [], [2], [3]]}
+    give(blank, parquet_file(text=texts, label=labels, **more), "set.parquet")
+    assert blank.run(TEXTS) == list(texts)
+    assert blank.run(f"{LINES}.map(row => row.cells[1].textContent)") == list(labels)
+
+
+DROP_FOLDER = """(() => {{
+  const files = {files}.map(([name, data]) =>
+    new File([Uint8Array.from(atob(data), letter => letter.charCodeAt(0))], name));
+  const entries = files.map(file =>
+    ({{ name: file.name, isFile: true, file: done => done(file) }}));
+  const rest = [entries, []];
+  const folder = {{ name: 'results', isDirectory: true,
+    createReader: () => ({{ readEntries: done => done(rest.shift()) }}) }};
+  const event = new Event('drop', {{ bubbles: true, cancelable: true }});
+  const items = [{{ webkitGetAsEntry: () => folder }}];
+  event.dataTransfer = {{ types: ['Files'], files: [], items }};
+  document.body.dispatchEvent(event);
+}})()"""
+
+
+def test_a_folder_of_explain_out_is_dropped(blank, tmp_path):
+    """Every shard of it, in the order of their names, with what was predicted."""
+    show(blank, text="A film.", methods="alti")
+    texts = [f"{text} {i}" for i in range(3) for text, _ in ROWS]
+    folder = tmp_path / "results"
+    found = alti.engines.explain(texts, folder, method="attention", shard_rows=8, device="cpu")
+    parts = sorted(folder.iterdir(), reverse=True)
+    assert sum(part.suffix == ".parquet" for part in parts) == 2
+    files = [[part.name, base64.b64encode(part.read_bytes()).decode()] for part in parts]
+    blank.run(DROP_FOLDER.format(files=json.dumps(files)))
+    blank.wait("document.querySelector('#set-by').textContent.includes('of 12 rows')")
+    said = blank.run("document.querySelector('#set-by').textContent")
+    assert said == "part-000000.parquet and 1 more: 12 of 12 rows, 12 predicted by the file."
+    assert blank.run(TEXTS) == texts
+    labels = [found[i].label for i in range(12)]
+    assert blank.run(f"{LINES}.map(row => row.cells[2].textContent)") == labels
+
+
 HOSTILE = {
-    "part.parquet": (b"PAR1" + bytes(100), "is Parquet, which a browser does not read"),
+    "part.parquet": (b"PAR1" + bytes(100), "part.parquet: The file is damaged, or no Parquet"),
+    "many.parquet": (
+        parquet_file(text=["a"] * 20_001),
+        "The file has over 20000 rows: open a part",
+    ),
+    "bomb.parquet": (parquet_file(text=["a" * 10**6] * 200), "The texts of the file have over 64"),
+    "lists.parquet": (parquet_file(text=[[1, 2]]), "lists.parquet has no column of texts"),
     "large.csv": (b"text\n" + b"a" * 10_000_000, "large.csv has 10.0 MB, and this page reads up"),
     "binary.csv": (bytes(range(256)) * 20, "binary.csv is not text in UTF-8"),
     "numbers.jsonl": ('{"text": 3}\n', "text of row 1 is not a text"),
@@ -189,7 +246,10 @@ def test_a_hostile_file_gets_one_sentence(blank, name):
     assert wanted in sentence(blank)
     assert len(sentence(blank)) < 300
     assert blank.run("document.querySelector('#set-body').hidden") is True
-    assert blank.problems == []
+    refused = [problem for problem in blank.problems if "(Bad Request)" in problem]
+    assert blank.problems == refused
+    assert len(refused) == (wanted.startswith(("part", "The")))  # by the server
+    blank.problems.clear()
 
 
 def test_nothing_of_a_file_is_run(blank):

@@ -76,7 +76,7 @@ def _api(worker: Worker, described: dict[str, Any], limits: Limits) -> list[Rout
 
     def route(kind: str, fields: dict[str, Field]) -> Route:
         async def respond(request: Request) -> Response:
-            most = limits.image_bytes if "image" in fields else limits.bytes
+            most = limits.file_bytes if {"image", "file"} & fields.keys() else limits.bytes
             question = read(await _body(request, most), fields, limits)
             question["model"] = _known("model", question["model"] or models[0], models, 404)
             if question.get("versus") is not None:

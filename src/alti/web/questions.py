@@ -100,6 +100,11 @@ ANSWER_EXPORT = {
     **{name: field for name, field in ANSWER.items() if name != "tokens"},
     "format": EXPORT["format"],
 }
+ROWS = {
+    "model": _TEXT["model"],
+    "file": Field("string", "A Parquet file in base64.", required=True),
+    **_TICKET,
+}
 KINDS = {  # of requests: what they are for, and their fields
     "explain": ("Explain a text.", EXPLAIN),
     "view": ("Everything the page shows for a text.", VIEW),
@@ -113,6 +118,7 @@ KINDS = {  # of requests: what they are for, and their fields
     "whatif": ("The probability without a word or with another, beside what is predicted.", WHATIF),
     "heads": ("What every head of a layer does with a text.", HEADS),
     "predict": ("What a model says about a text, without an explanation.", PREDICT),
+    "rows": ("The rows of a Parquet file, to choose texts from.", ROWS),
     "lens": ("What a language model would have said after each layer.", LENS),
 }
 

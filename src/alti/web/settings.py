@@ -18,7 +18,7 @@ class Limits:
     prompt_characters: int = 40_000  # of a prompt with its answer
     written: int = 200  # tokens that a model writes
     bytes: int = 256 * 1024  # of a request's body
-    image_bytes: int = 12 * 1024 * 1024  # of one with an image
+    file_bytes: int = 12 * 1024 * 1024  # of one with an image or a table
     waiting: int = 16  # requests in the queue; further ones are rejected
     seconds: float = 30.0  # without a sign of progress, for a text of SHORT characters
 

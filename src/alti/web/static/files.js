@@ -1,5 +1,8 @@
-// Files that a user opens, read in the browser: CSV, JSONL, results of alti, sets of views.
+// Files that a user opens, read in the browser: CSV, JSONL, results of alti, sets of views. Parquet
+// is read by the server.
 // Whatever a file holds, it becomes strings and numbers or one sentence; nothing of it is run.
+
+import { ask } from "/server.js";
 
 const LARGEST = 5_000_000; // bytes
 const ROWS = 20_000;
@@ -11,6 +14,36 @@ export const VIEWS = "alti-views";
 const shownSize = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
 const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 
+// One file; or the shards of a folder of results, which together are one table.
+export async function openedAll(files) {
+  const parts = [];
+  for (const file of files) parts.push(await opened(file));
+  if (parts.length === 1) return parts[0];
+  if (parts.some(({ kind }) => kind !== "rows")) throw new Error("Open a set of views by itself.");
+  const rows = parts.flatMap((part) => part.rows);
+  if (rows.length > ROWS) throw new Error(`These files have ${rows.length} rows, and this page takes up to ${ROWS}: open a part of them.`);
+  return { kind: "rows", rows: rows.map((row, number) => ({ ...row, number })) };
+}
+
+// The files of what was dropped; of a folder, its Parquet files in the order of their names.
+export async function droppedFiles({ items, files }) {
+  const folder = [...items].map((item) => item.webkitGetAsEntry()).find((entry) => entry?.isDirectory);
+  if (!folder) return [...files];
+  const found = (await entriesOf(folder)).filter(({ isFile, name }) => isFile && name.endsWith(".parquet"));
+  if (!found.length) throw new Error(`${folder.name} holds no Parquet file: drop a folder that alti explain --out wrote.`);
+  return Promise.all(found.map((entry) => new Promise((done, fail) => entry.file(done, fail))));
+}
+
+async function entriesOf(folder) {
+  const reader = folder.createReader();
+  const all = [];
+  for (;;) {
+    const some = await new Promise((done, fail) => reader.readEntries(done, fail));
+    if (!some.length) return all.toSorted((a, b) => (a.name < b.name ? -1 : 1));
+    all.push(...some); // browsers tell a hundred at a time
+  }
+}
+
 // { kind: "rows", rows: [{ number, text, pair, label, prediction }] } or { kind: "views", views }
 export async function opened(file) {
   if (file.size > LARGEST) {
@@ -19,16 +52,32 @@ export async function opened(file) {
   const bytes = new Uint8Array(await file.arrayBuffer());
   const stored = savedResult(bytes);
   if (stored) return { kind: "rows", rows: [resultRow(stored, 0)] };
-  if (String.fromCharCode(...bytes.subarray(0, 4)) === "PAR1") {
-    throw new Error(`${file.name} is Parquet, which a browser does not read: write alti results FOLDER --json > set.jsonl, and open that.`);
-  }
-  const text = textOf(bytes, file.name);
-  const content = /^\s*[[{]/.test(text) ? fromJson(text, file.name) : { records: fromCsv(text, file.name) };
+  const content = await contentOf(file, bytes);
   if (content.views) return { kind: "views", views: content.views };
   const rows = rowsOf(content.records, file.name);
   if (!rows.length) throw new Error(`${file.name} has no rows: give a CSV with a header, or JSONL.`);
   if (rows.length > ROWS) throw new Error(`${file.name} has ${rows.length} rows, and this page takes up to ${ROWS}: open a part of it.`);
   return { kind: "rows", rows };
+}
+
+async function contentOf(file, bytes) {
+  if (String.fromCharCode(...bytes.subarray(0, 4)) === "PAR1") return { records: await fromParquet(file) };
+  const text = textOf(bytes, file.name);
+  return /^\s*[[{]/.test(text) ? fromJson(text, file.name) : { records: fromCsv(text, file.name) };
+}
+
+async function fromParquet(file) {
+  const address = await new Promise((done) => {
+    const reader = new FileReader();
+    reader.onload = () => done(reader.result);
+    reader.readAsDataURL(file);
+  });
+  try {
+    const response = await ask("/api/rows", { file: address.slice(address.indexOf(",") + 1) });
+    return (await response.json()).rows;
+  } catch (error) {
+    throw new Error(`${file.name}: ${error.message}`);
+  }
 }
 
 function textOf(bytes, name) {
@@ -149,8 +198,8 @@ function resultRow(result, number) {
   return { number, text, pair: answered || typeof pair !== "string" ? null : pair, label: null, prediction };
 }
 
-// What `alti results --json` lists of a folder that `alti explain --out` wrote.
-const isListed = (record) => ["id", "text", "label", "probability", "offsets", "error"].every((name) => Object.hasOwn(record, name));
+// A row of a folder that `alti explain --out` wrote, or of what `alti results --json` lists of it.
+const isListed = (record) => ["id", "text", "label", "target", "probability", "error"].every((name) => Object.hasOwn(record, name));
 
 function listedRow({ text, pair, label, target, probability }, number) {
   const index = Number.isInteger(target) ? target : null;

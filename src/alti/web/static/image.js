@@ -25,6 +25,7 @@ export function wireImage(refresh) {
   at("picturing").addEventListener("dragover", (event) => event.preventDefault());
   at("picturing").addEventListener("drop", (event) => {
     event.preventDefault();
+    event.stopPropagation(); // it is no set of texts
     open(event.dataTransfer.files[0]);
   });
   addEventListener("paste", ({ clipboardData }) => open(clipboardData?.files[0]));

@@ -1,6 +1,6 @@
 // A set of texts: a table with labels and predictions, errors first, and one row explained.
 
-import { csv, opened } from "/files.js";
+import { csv, droppedFiles, openedAll } from "/files.js";
 import { download } from "/keep.js";
 import { element } from "/paint.js";
 import { ask } from "/server.js";
@@ -16,9 +16,9 @@ let explain = () => {};
 
 export function wireSets({ redraw, toast }) {
   explain = redraw;
-  const take = (files) => files[0] && open(files[0], toast);
+  const take = (files) => open(files, toast);
   at("set-file").addEventListener("change", () => {
-    take(at("set-file").files);
+    take([...at("set-file").files]);
     at("set-file").value = ""; // the same file may be opened again
   });
   wireDrop(take);
@@ -47,7 +47,7 @@ function wireDrop(take) {
   document.addEventListener("dragover", over(true));
   document.addEventListener("dragleave", over(false));
   document.addEventListener("drop", (event) => {
-    if (over(false)(event)) take(event.dataTransfer.files);
+    if (over(false)(event)) take(droppedFiles(event.dataTransfer));
   });
 }
 
@@ -56,10 +56,13 @@ const say = (message) => {
   at("set-error").hidden = !message;
 };
 
-async function open(file, toast) {
+// Open files, or what will be files: a dropped folder is read first.
+async function open(given, toast) {
   say("");
   try {
-    const found = await opened(file);
+    const files = await given;
+    if (!files.length) return;
+    const found = await openedAll(files);
     at("sets").open = true;
     if (found.kind === "views") {
       addViews(found.views);
@@ -67,7 +70,7 @@ async function open(file, toast) {
       return;
     }
     running?.abort();
-    Object.assign(set, { rows: joined(found.rows), name: file.name, row: null, page: 0, find: "", which: "all" });
+    Object.assign(set, { rows: joined(found.rows), name: nameOfFiles(files), row: null, page: 0, find: "", which: "all" });
     at("set-find").value = "";
     at("set-which").value = "all";
     show();
@@ -75,6 +78,8 @@ async function open(file, toast) {
     say(error.message);
   }
 }
+
+const nameOfFiles = ([first, ...others]) => (others.length ? `${first.name} and ${others.length} more` : first.name);
 
 // A benchmark holds no texts and a data file no predictions: opened one after the other they meet.
 function joined(rows) {
