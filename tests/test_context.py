@@ -521,6 +521,37 @@ def test_nothing_is_asked_twice(model, tmp_path, monkeypatch):
     assert asked == []
 
 
+def test_methods_are_added_to_a_study_that_is_there(model, tmp_path, monkeypatch):
+    study = study_of(written(tmp_path, "answer"), "answer", methods=("random", "alti"))
+    more = replace(study, methods=("leave_one_out", "random", "alti"))
+    file = tmp_path / "rows.jsonl"
+    before = finished(study, model, file)
+    fresh = finished(more, model, tmp_path / "fresh.jsonl")
+    asked = []
+
+    def counted(model, inputs, target, row, removed, of):
+        asked.extend(gone.nonzero()[:, 0].tolist() for gone in removed)
+        return values_without(model, inputs, target, row, removed, of)
+
+    monkeypatch.setattr(examine, "values_without", counted)
+    rows = finished(more, model, file)
+    assert rows[: len(before)] == before
+    assert sorted(map(repr, rows)) == sorted(map(repr, fresh))  # what a run of all would hold
+    texts = {row["text"] for row in rows}
+    assert len(asked) <= 3 * len(texts)  # the drops of the new method: no subset is asked again
+    assert load_rows(file)[0] == replace(study, methods=("random", "alti", "leave_one_out"))
+    content = file.read_bytes()
+    for again in (more, replace(more, methods=more.methods[::-1])):  # in any order
+        finished(again, model, file)
+        assert file.read_bytes() == content
+    with pytest.raises(alti.UsageError, match="holds the rows of another run"):
+        finished(study, model, file)  # fewer: the tables would show more than was asked for
+    for cut in range(len(content) - content[::-1].index(b'{"added"'[::-1]) - 8, len(content), 97):
+        file.write_bytes(content[:cut])
+        finished(more, model, file)
+        assert file.read_bytes() == content
+
+
 def test_another_study_does_not_go_into_the_same_file(model, tmp_path):
     study = study_of(written(tmp_path, "evidence"), "evidence", first=1)
     finished(study, model, tmp_path / "rows.jsonl")

@@ -1,7 +1,8 @@
 """Stores the rows of a benchmark in a file, so that a run can be resumed.
 
 Each row is a line of JSON with a checksum. The first line holds the plan, and fingerprints of the
-model and the data. Only one run at a time may add rows.
+model and the data; methods that a later run adds to a study have a line of their own. Only one run
+at a time may add rows.
 """
 
 import hashlib
@@ -28,6 +29,7 @@ except ImportError:
 FORMAT = 1
 BESIDE_THE_PLAN = ("alti_bench", "of", "checksum")  # entries of the first line
 ABOUT = "sources"  # an entry of a row that is about a text, whatever the method
+ADDED = "added"  # the entry of a row that names methods of a later run
 
 Key = tuple[int, str | None]  # a text and a method, or ABOUT; None for a text that was skipped
 
@@ -63,9 +65,11 @@ def opened(file: Path, plan: Plan | Study, fingerprints: dict[str, str]) -> Iter
     header = {"alti_bench": FORMAT, **asdict(plan), "of": fingerprints}
     with file.open("ab", buffering=0) as out:
         lock(out, file)
-        stored = _resume(file, header)
+        stored, added = _resume(file, header)
         if not file.stat().st_size:
             write_rows(out, [header])
+        if added:
+            write_rows(out, [{ADDED: added}])
         yield RowFile(out, stored)
 
 
@@ -122,18 +126,33 @@ def _key(row: Row) -> Key:
     return row.get("text", -1), ABOUT if ABOUT in row else row.get("method")
 
 
-def _resume(file: Path, header: Row) -> dict[Key, Row]:
-    """Cut off an incomplete last line, and list the rows that a file of this run holds."""
+def _resume(file: Path, header: Row) -> tuple[dict[Key, Row], list[str]]:
+    """Cut off an incomplete last line; the rows that a file holds, and methods new to it."""
     if _is_only_header(file.read_bytes()):
         os.truncate(file, 0)
-        return {}
+        return {}, []
     before, rows = _content(file)
     if not any("method" in row or ABOUT in row for row in rows):  # nothing was computed
         os.truncate(file, 0)
-        return {}
-    _require_same_run(file, before, json.loads(json.dumps(header)))
+        return {}, []
+    header = json.loads(json.dumps(header))
+    added = _added(before, header)
+    same = header if added is None else {**header, "methods": before["methods"]}
+    _require_same_run(file, before, same)
     os.truncate(file, file.read_bytes().rfind(b"\n") + 1)
-    return {_key(row): row for row in rows if "text" in row}
+    return {_key(row): row for row in rows if "text" in row}, added or []
+
+
+def _added(before: Row, header: Row) -> list[str] | None:
+    """The methods of a study that its file does not have yet; None where it has others besides.
+
+    Every row of a study is computed by itself, so more can come at any time. The rows of a plan
+    are computed in chunks, of all methods together.
+    """
+    old, new = before.get("methods"), header["methods"]
+    if "task" not in header or not isinstance(old, list) or not set(old) <= set(new):
+        return None
+    return [method for method in new if method not in old]
 
 
 def _is_only_header(content: bytes) -> bool:
@@ -183,7 +202,10 @@ def _content(file: Path) -> tuple[Row, list[Row]]:
                 f"{file}: line {number} was changed or damaged: "
                 "delete it, and the same run computes it again"
             ) from error
-    return header, rows
+    for row in rows:
+        if ADDED in row:
+            header = {**header, "methods": [*header.get("methods", []), *row[ADDED]]}
+    return header, [row for row in rows if ADDED not in row]
 
 
 def _parsed(line: bytes, *, checksum: bool) -> Row:
