@@ -3,6 +3,7 @@
 from dataclasses import replace
 from types import SimpleNamespace
 
+import accelerate
 import pytest
 import torch
 
@@ -160,3 +161,17 @@ def test_a_whole_block_is_compared_as_it_is(monkeypatch):
     model = tiny.build("bert")
     monkeypatch.setattr(alti.Block, "rows", None)  # would copy it
     assert max(alti.check(model, tiny.inputs(model))) < 1e-9
+
+
+def test_a_norm_whose_weights_are_elsewhere_is_carried_plainly(standing_in):
+    """A kernel would be given the address of nothing: accelerate has taken the weights away."""
+    model = tiny.build("bert", dtype=torch.float32)
+    inputs = tiny.inputs(model)
+    expected = read(model, inputs)
+    assert any(call[0] == "carried" for call in standing_in)
+    standing_in.clear()
+    accelerate.cpu_offload(model, execution_device=torch.device("cpu"))
+    found = read(model, inputs)
+    assert not any(call[0] == "carried" for call in standing_in)
+    for (block, _), (plain, _) in zip(found, expected, strict=True):
+        torch.testing.assert_close(block.weight, plain.weight, rtol=1e-4, atol=1e-5)

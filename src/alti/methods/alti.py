@@ -5,7 +5,7 @@ from torch import nn
 from alti.methods.layerwise import layerwise
 from alti.methods.registry import method
 from alti.methods.types import Inputs, Scores, Target
-from alti.mix.contributions import contributions
+from alti.mix.contributions import Contributions
 
 
 @method(recordable=True)
@@ -23,7 +23,7 @@ def alti(
         model,
         inputs,
         target,
-        lambda block: contributions(block, p=p, kernel=kernel),
+        Contributions(p, kernel),
         layers=layers,
     )
 
@@ -43,7 +43,7 @@ def alti_ln2(
         model,
         inputs,
         target,
-        lambda block: contributions(block, p=p, kernel=kernel),
+        Contributions(p, kernel),
         layers=layers,
         through="ffn",
     )

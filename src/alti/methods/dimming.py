@@ -4,7 +4,6 @@ import random
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from alti.methods.proofs import ENOUGH, prove_once
 from alti.methods.registry import method
 from alti.methods.stacks import places_of
 from alti.methods.types import Inputs, Scores, Target
-from alti.read.attention_bias import biased_by_layer, with_bias
+from alti.read.attention_bias import bias_of, biased_by_layer, with_bias
 from alti.read.exactness import require_same, untouched
 from alti.read.long import is_long
 from alti.read.modules import network
@@ -133,7 +132,7 @@ def dimmed(model: nn.Module, inputs: Inputs, levels: Tensor) -> Any:
 def _bias(sources: Tensor, logs: Tensor) -> Tensor:
     """What is added to the scores of every query outside a source to its keys: [B, 1, T, T]."""
     every = sources.shape[1]
-    return _bias_of_rows(sources, logs, slice(0, every), every)
+    return bias_of(sources, logs, slice(0, every), every)
 
 
 def slopes(
@@ -161,20 +160,11 @@ def _slopes_by_layer(
     """The same for long texts."""
     dtype = torch.promote_types(network(model).dtype, torch.float32)
     logs = levels.detach().to(dtype).log().requires_grad_()
-    bias = partial(_bias_of_rows, inputs.sources)
-    with biased_by_layer(model, inputs.asking(target), logs, bias) as (output, tape):
+    with biased_by_layer(model, inputs.asking(target), inputs.sources, logs) as (output, tape):
         values = target.joined(explained(output, target, network(model).config, of))  # [B, K]
         slopes = tape.back(tape.ends(values, [logs]), [logs], lambda layer, k: None)
     columns = [torch.zeros_like(logs) if own is None else own for _, own in slopes]
     return values.detach(), torch.stack(columns, 1) / levels.to(dtype)[:, None]
-
-
-def _bias_of_rows(sources: Tensor, logs: Tensor, rows: slice, seen: int) -> Tensor:
-    """`_bias` of some rows to the first keys: [B, 1, n, S']."""
-    seen_sources = sources[:, :seen]
-    keys = logs.gather(1, seen_sources.clamp_min(0))[:, None]  # [B, 1, S']
-    apart = (seen_sources >= 0)[:, None] & (sources[:, rows, None] != seen_sources[:, None])
-    return torch.where(apart, keys, 0)[:, None]
 
 
 def _prove_undimmed(model: nn.Module, inputs: Inputs, output: Any) -> None:

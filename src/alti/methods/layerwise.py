@@ -1,6 +1,6 @@
 """What the methods share that draw one map per layer and multiply them through the layers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from alti._errors import UnsupportedModelError
 from alti.methods.stacks import places_of
 from alti.methods.types import Inputs, Scores, Target
+from alti.mix.contributions import Contributions
 from alti.mix.joint import joint
 from alti.read.attention_call import spans
 from alti.read.backwards import walking_back
@@ -18,6 +19,8 @@ from alti.read.long import is_long
 from alti.read.walk import Through, walk
 
 Draw = Callable[[Block], Tensor]
+
+ROWS = {"cuda": 512}  # of a map at least, so that programs share the vectors that they read
 
 
 def layerwise(
@@ -61,19 +64,24 @@ class Drawing:
     def through(self, rows: Tensor, block: Block) -> Tensor:
         """rows · C of a block, [B, K, T] -> [B, K, T]; C is drawn some rows at a time."""
         below = torch.zeros_like(rows)
-        for span in spans_of(block):
-            part = rows[..., span]
-            if bool(part.any()):
-                drawn = self.draw(block.span(span)).to(rows)  # [B, n, S']
-                below[..., : drawn.shape[-1]] += part @ drawn
+        needed = (rows != 0).flatten(0, 1).any(0).cpu()  # rows of C: [T]
+        spans = [span for span in spans_of(block) if bool(needed[span].any())]
+        for span, drawn in zip(spans, self._drawn(block, spans), strict=True):
+            below[..., : drawn.shape[-1]] += rows[..., span] @ drawn.to(rows)
         return scaled(below) if self.rescale else below
+
+    def _drawn(self, block: Block, spans: list[slice]) -> Iterator[Tensor]:
+        """C of some rows [B, n, S'] at a time."""
+        if isinstance(self.draw, Contributions):
+            return self.draw.by_rows(block, spans)
+        return (self.draw(block.span(span)) for span in spans)
 
     def whole(self, block: Block) -> Tensor:
         """C itself: [B, T, T]."""
         batch, targets, _ = block.output.shape
         every = block.output.new_zeros(batch, targets, targets)
-        for span in spans_of(block):
-            drawn = self.draw(block.span(span))
+        spans = spans_of(block)
+        for span, drawn in zip(spans, self._drawn(block, spans), strict=True):
             every[:, span, : drawn.shape[-1]] = drawn
         return every
 
@@ -81,7 +89,8 @@ class Drawing:
 def spans_of(block: Block) -> list[slice]:
     """All rows of a block, some at a time."""
     batch, heads, targets, _ = block.attn.shape
-    return spans(batch, heads, targets, block.value.shape[2], block.attn.device)
+    device = block.attn.device
+    return spans(batch, heads, targets, block.value.shape[2], device, least=ROWS.get(device.type))
 
 
 def _by_rows(

@@ -1,7 +1,6 @@
 """Signed, class-specific attributions from the linear view of a model."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -13,13 +12,13 @@ from alti.methods.proofs import prove_complete
 from alti.methods.registry import method
 from alti.methods.stacks import places_of
 from alti.methods.types import Inputs, Scores, Target
-from alti.mix.contributions import contributions
+from alti.mix.contributions import Contributions
 from alti.mix.joint import Place
 from alti.read.backwards import walking_back
 from alti.read.linear_view import View, gap, require_complete
 from alti.read.long import is_long
 from alti.read.long_view import LongView, viewing
-from alti.read.messages import Messages
+from alti.read.messages import Columns, Messages, Receiver
 from alti.read.modules import network
 
 Of = Literal["logit", "log_prob"]  # the number that is explained
@@ -109,7 +108,7 @@ def views(
         sent = _Sent(inputs, values, sending, places_of(model, inputs))
         own = [
             _by_source(_products(slopes, view), inputs)
-            for slopes, _ in view.effects(values, sent.receive)
+            for slopes, _ in view.effects(values, sent.receiver)
         ]
     return torch.stack(own, 1), sent.total, view.output
 
@@ -124,12 +123,26 @@ class _Sent:
         self, inputs: Inputs, values: Tensor, sending: Sending, places: list[Place]
     ) -> None:
         dtype = torch.promote_types(values.dtype, torch.float32)
+        self.groups = inputs.groups
         self.members = None if inputs.groups is None else inputs.members.to(dtype)
         self.sending = sending
         self.places = places
         self.total = values.new_zeros(*values.shape, inputs.source_count, dtype=dtype)
 
-    def receive(self, layer: int, k: int, sent: Messages, slope: Tensor, rows: slice) -> None:
+    @property
+    def receiver(self) -> Receiver:
+        columns = None
+        if self.sending != "replaced":
+            columns = Columns("effects" if self.sending == "effects" else "slopes", self.groups)
+        return Receiver(self._receive, self._add, columns)
+
+    def _add(self, layer: int, k: int, sums: Tensor) -> None:
+        """Add what the messages of each token [B, S] were worth at one site."""
+        if self.members is not None:
+            sums = (sums[:, None] @ self.members)[:, 0]
+        self.total[:, k] += sums.to(self.total.device)
+
+    def _receive(self, layer: int, k: int, sent: Messages, slope: Tensor, rows: slice) -> None:
         """Add the messages to some rows, at one site."""
         place = self.places[layer]
         first = slice(0, sent.value.shape[2])  # the sources that these rows see
@@ -179,15 +192,17 @@ def alti_logit(
         sent: dict[int, Tensor] = {}  # by each source at one layer, to all targets: [B, K, T]
 
         def receive(layer: int, k: int, messages: Messages, slope: Tensor, rows: slice) -> None:
-            worth = messages.effects(slope).sum(1)  # [B, S']
+            add(layer, k, messages.effects(slope).sum(1))
+
+        def add(layer: int, k: int, worth: Tensor) -> None:  # [B, S']
             if layer not in sent:
                 sent[layer] = worth.new_zeros(*values.shape, inputs.mask.shape[1])
             sent[layer][:, k, places[layer].columns][:, : worth.shape[-1]] += worth
 
-        for _ in view.effects(values, receive):
+        for _ in view.effects(values, Receiver(receive, add, Columns("effects"))):
             pass
     own = [sent[layer] for layer in sorted(sent)]
-    scores = _traced(model, inputs, target, own, partial(contributions, kernel=kernel))
+    scores = _traced(model, inputs, target, own, Contributions(kernel=kernel))
     return Scores(scores.where(inputs.mask[:, None], 0), output=view.output)
 
 

@@ -1,6 +1,7 @@
 """The paper's equations on the neutral `Block`: pure functions, no family, no model."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -39,6 +40,25 @@ def contributions(block: Block, *, p: int = 1, kernel: str = "auto", heads: bool
     if hasattr(chosen, "contributions"):
         return cast(Tensor, chosen.contributions(block))
     return _divided(block, chosen.proximity(block, p).clamp_min_(0))
+
+
+@dataclass(frozen=True, slots=True)
+class Contributions:
+    """`contributions` with its options."""
+
+    p: int = 1
+    kernel: str = "auto"
+
+    def __call__(self, block: Block) -> Tensor:
+        return contributions(block, p=self.p, kernel=self.kernel)
+
+    def by_rows(self, block: Block, spans: Sequence[slice]) -> Iterator[Tensor]:
+        """Those of neighbouring rows of a block that computes attention again, span by span."""
+        chosen = _kernel(self.kernel, block, "l1") if self.p == 1 else None
+        if chosen is not None and hasattr(chosen, "by_rows"):
+            yield from chosen.by_rows(block, spans)
+        else:
+            yield from (self(block.span(span)) for span in spans)
 
 
 def norms(block: Block, *, kernel: str = "auto") -> Tensor:

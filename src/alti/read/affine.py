@@ -60,8 +60,8 @@ class Norm:
 
 def norm(module: nn.Module, x: Tensor, y: Tensor) -> Norm:
     """A norm that has just mapped x to y; computed in their dtype."""
-    if type(module) is nn.LayerNorm and not (module.weight is not None and module.weight.is_meta):
-        return _layer_norm(module, x)
+    if is_layer_norm(module):
+        return _layer_norm(cast(nn.LayerNorm, module), x)
     gain, shift, centred = _probe(module, x)
     unscaled = Norm(gain, shift, x[..., 0], centred)
     # y − shift is this, times 1 / std: no need to know where the module keeps its eps
@@ -71,6 +71,14 @@ def norm(module: nn.Module, x: Tensor, y: Tensor) -> Norm:
     # any number is right for a vector of zeros, but 0 could not be divided by
     scale = scale.where(length > 0, 1)
     return Norm(gain, shift, scale, centred)
+
+
+def is_layer_norm(module: nn.Module) -> bool:
+    """Whether a module is a LayerNorm whose weights can be looked at."""
+    if type(module) is not nn.LayerNorm:
+        return False
+    weight = cast(Tensor | None, module.weight)
+    return weight is None or not weight.is_meta
 
 
 def _layer_norm(module: nn.LayerNorm, x: Tensor) -> Norm:
@@ -96,15 +104,12 @@ def _probe(module: nn.Module, x: Tensor) -> tuple[Tensor, Tensor, bool]:
     if width % 2:
         sign[-1] = 0  # keeps the mean at 0; the rolled probe covers this entry
 
-    def output(probe: Tensor) -> Tensor:
-        y: Tensor = module(probe.expand(1, 1, width))
-        return y.to(x.dtype)[0, 0]
-
-    shift = output(0 * sign)
-    constant = output(torch.full_like(sign, PROBE))
     rolled = sign.roll(1)
-    gain = (output(PROBE * sign) - shift) * sign
-    gain = torch.where(sign != 0, gain, (output(PROBE * rolled) - shift) * rolled)
+    probes = torch.stack([torch.zeros_like(sign), torch.ones_like(sign), sign, rolled]) * PROBE
+    outputs: Tensor = module(probes[None])  # [1, 4, D]
+    shift, constant, of_sign, of_rolled = outputs.to(x.dtype)[0]
+    gain = (of_sign - shift) * sign
+    gain = torch.where(sign != 0, gain, (of_rolled - shift) * rolled)
     gain = gain * sign.square().mean().sqrt().to(x.dtype)
     # a constant does not deviate from its mean
     centred = settled((constant - shift).abs().max() < 0.01 * gain.abs().max())
@@ -126,7 +131,7 @@ def carried(block: Block, call: Call) -> Block:
     """A block carried through a norm that read its output, or that plus a feed-forward layer's."""
     same = call.input.data_ptr() == block.output.data_ptr()
     fused = fused_for(block.attn.device, block.attn.dtype)
-    if fused and type(call.module) is nn.LayerNorm:
+    if fused and is_layer_norm(call.module):
         block_after: Block = fused.carried(
             block, call.module, call.input, call.output, added=not same
         )

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from alti._errors import UnsupportedModelError
-from alti.read.affine import Call, carried, fused_for, is_plain, projection
+from alti.read.affine import Call, carried, fused_for, is_layer_norm, is_plain, projection
 from alti.read.attention_call import AttentionCall, Rows
 from alti.read.block import Block
 from alti.read.cuda_capture import capturing
@@ -79,7 +79,7 @@ def _dtype(recorded: Recorded) -> torch.dtype | None:
     """What the parts are computed in; None: as they are, for a fused norm that widens them."""
     site = recorded.place.site
     wide = torch.promote_types(recorded.x.dtype, torch.float32)
-    if not site.norm or type(recorded.calls["norm"].module) is not nn.LayerNorm:
+    if not site.norm or not is_layer_norm(recorded.calls["norm"].module):
         return wide
     if site.branch_norm or site.branch_scale:
         return wide

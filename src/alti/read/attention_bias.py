@@ -6,7 +6,7 @@ softmax, which is the same: probabilities times exp(bias), divided by their sum.
 model itself, one of −inf hides a key.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,6 +20,7 @@ from alti.read.affine import Call
 from alti.read.attention_call import AttentionCall, Tile
 from alti.read.by_layer import Tape
 from alti.read.events import Reader
+from alti.read.messages import Columns
 from alti.read.modules import call, network
 
 
@@ -42,66 +43,96 @@ def with_bias(model: nn.Module, inputs: Mapping[str, Any], bias: Tensor | Sequen
     return output
 
 
-# the bias of some rows [B, 1, n, S'] to the first S' keys, from one number for each source [B, S]
-BiasOf = Callable[[Tensor, slice, int], Tensor]
+def bias_of(sources: Tensor, logs: Tensor, rows: slice, seen: int) -> Tensor:
+    """What is added to the scores of some rows for the first keys: [B, 1, n, S'].
+
+    It is the number [B, S] of the source [B, T] that a key is of, and 0 where that is −1 or the
+    row's own.
+    """
+    seen_sources = sources[:, :seen]
+    keys = of_tokens(seen_sources, logs)[:, None]  # [B, 1, S']
+    apart = (seen_sources >= 0)[:, None] & (sources[:, rows, None] != seen_sources[:, None])
+    return torch.where(apart, keys, 0)[:, None]
+
+
+def of_tokens(sources: Tensor, logs: Tensor) -> Tensor:
+    """The number of the source that each token is of: [B, T]."""
+    return logs.gather(1, sources.clamp_min(0))
 
 
 @contextmanager
 def biased_by_layer(
-    model: nn.Module, inputs: Mapping[str, Any], sources: Tensor, bias: BiasOf
+    model: nn.Module, inputs: Mapping[str, Any], sources: Tensor, logs: Tensor
 ) -> Iterator[tuple[Any, Tape]]:
     """The same for a long text: the model's output, and a tape to take gradients with in here.
 
-    Gradients flow back into `sources`, from which `bias` is made where it is added.
+    Gradients flow back into `logs`, from which `bias_of` makes the bias where it is added.
     """
     inner = network(model)
-    reader = _LongReader(inner, sources, bias)
+    reader = _LongReader(inner, sources, logs)
     with torch.enable_grad(), reader.listening(), reader.tape.recording() as tape:
         yield call(inner, inputs), tape
 
 
 class _LongReader(Reader):
-    """Adds a bias to every attention, which is computed by rows."""
+    """Adds a bias to every attention, which is computed by rows, or on a GPU in fused kernels."""
 
-    def __init__(self, model: PreTrainedModel, sources: Tensor, bias: BiasOf) -> None:
+    def __init__(self, model: PreTrainedModel, sources: Tensor, logs: Tensor) -> None:
         super().__init__(model, by_rows=True)
         self.tape = Tape(self)
         self.sources = sources
-        self.bias = bias
+        self.logs = logs
 
     def hooks(self) -> Iterator[RemovableHandle]:
         return iter(())
 
     def attend(self, call: AttentionCall) -> Tensor:
-        return self.tape.attend(call, self._mixed, self._back, self.sources)
+        return self.tape.attend(call, self._mixed, self._back, self.logs)
 
     def _mixed(self, call: AttentionCall) -> Tensor:
+        if call.fused is not None:
+            mixed: Tensor = call.fused.forward(call, self._dim(call), output=True)[1]
+            return mixed
         parts = [
-            tile.run(*tile.operands, self._bias(self.sources, rows, tile))[0]
+            tile.run(*tile.operands, self._bias(self.logs, rows, tile))[0]
             for rows, tile in call.tiles()
         ]
         return torch.cat(parts, 1)
 
-    def _bias(self, sources: Tensor, rows: slice, tile: Tile) -> Tensor:
-        return self.bias(sources, rows, tile.key.shape[2]).to(tile.query.dtype)
+    def _bias(self, logs: Tensor, rows: slice, tile: Tile) -> Tensor:
+        return bias_of(self.sources, logs, rows, tile.key.shape[2]).to(tile.dtype)
 
-    def _back(self, call: AttentionCall, slope: Tensor) -> tuple[Tensor, ...]:
-        """Gradients of queries, keys, values and sources."""
-        query, key, value, sources = (
-            torch.zeros_like(x) for x in (call.query, call.key, call.value, self.sources)
+    def _dim(self, call: AttentionCall) -> Any:
+        return call.fused.Dim(self.sources, of_tokens(self.sources, self.logs.detach()))
+
+    def _back(self, call: AttentionCall, output: Tensor, slope: Tensor) -> tuple[Any, ...]:
+        """Gradients of queries, keys, values and logs."""
+        if call.fused is not None:
+            return self._fused_back(call, output, slope)
+        query, key, value, logs = (
+            torch.zeros_like(x) for x in (call.query, call.key, call.value, self.logs)
         )
         for rows, tile in call.tiles():
-            leaves = [x.detach().requires_grad_() for x in (*tile.operands, self.sources)]
+            leaves = [x.detach().requires_grad_() for x in (*tile.operands, self.logs)]
             with torch.enable_grad():
                 q, k, v, given = leaves
-                output, _ = tile.run(q, k, v, self._bias(given, rows, tile))
-            own = torch.autograd.grad(output, leaves, slope[:, rows])
+                mixed, _ = tile.run(q, k, v, self._bias(given, rows, tile))
+            own = torch.autograd.grad(mixed, leaves, slope[:, rows])
             seen = slice(0, tile.key.shape[2])
             query[:, :, rows] += own[0]
             key[:, :, seen] += own[1]
             value[:, :, seen] += own[2]
-            sources += own[3]
-        return query, key, value, sources
+            logs += own[3]
+        return query, key, value, logs
+
+    def _fused_back(self, call: AttentionCall, output: Tensor, slope: Tensor) -> tuple[Any, ...]:
+        dim = self._dim(call)
+        sums, _ = call.fused.forward(call, dim)
+        asked = Columns("slopes", self.sources)
+        slopes = call.fused.backward(call, sums, output, slope, asked=asked, dim=dim)
+        columns = slopes.columns.to(self.logs.dtype)
+        logs = torch.zeros_like(self.logs).scatter_add(1, self.sources.clamp_min(0), columns)
+        return *(x.to(call.query.dtype) for x in slopes[:3]), logs
 
 
 class _Reader(Reader):

@@ -2,29 +2,40 @@
 
 For a long text the probabilities of all rows, H · T² numbers, are too many to keep. The family's
 own eager attention computes any of them again from the queries of these rows and all keys, with its
-own scaling, mask, window, soft cap and sinks: nothing about a family is written twice.
+own scaling, mask, window, soft cap and sinks: nothing about a family is written twice. On a GPU
+attention that is sdpa's and nothing more is computed by `alti.read.triton_attention`.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from alti._errors import UnsupportedModelError
+from alti.read.affine import fused_for
 
 EagerAttention = Callable[..., tuple[Tensor, Tensor]]
 Rows = slice | Tensor  # neighbours, or positions [B, n]
 
-NUMBERS = {"cpu": 1 << 23, "cuda": 1 << 29}  # probabilities held at once, or those of LEAST rows
+NUMBERS = {"cpu": 1 << 23, "cuda": 1 << 26}  # probabilities held at once, or those of LEAST rows
 LEAST = 64
 
 
-def spans(batch: int, heads: int, targets: int, sources: int, device: torch.device) -> list[slice]:
+def spans(
+    batch: int,
+    heads: int,
+    targets: int,
+    sources: int,
+    device: torch.device,
+    *,
+    least: int | None = None,
+) -> list[slice]:
     """All rows of a block, so many at a time that their probabilities can be held."""
     held = NUMBERS.get(device.type, NUMBERS["cpu"])
-    step = max(LEAST, held // (batch * heads * sources))
+    step = max(least or LEAST, held // (batch * heads * sources))
     return [slice(start, min(start + step, targets)) for start in range(0, targets, step)]
 
 
@@ -42,6 +53,28 @@ class AttentionCall:
     mask: Tensor | None  # [B or 1, H or 1, T, S]  visible or added; None: all, or the past alone
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
+    kept: dict[str, Tensor] = field(default_factory=dict)  # made once for all rows
+
+    @property
+    def fused(self) -> Any:
+        """The module that computes it on a GPU, where it can."""
+        if fused_for(self.query.device, torch.float32) is None:
+            return None
+        module = import_module("alti.read.triton_attention")
+        return module if module.fits(self) else None
+
+    @property
+    def sums(self) -> Tensor:  # [B, H, T]
+        """What the fused kernels need of each row."""
+        if "sums" not in self.kept:
+            self.kept["sums"] = self.fused.forward(self)[0]
+        return self.kept["sums"]
+
+    @property
+    def wide(self) -> bool:
+        """Whether scores are float32 though queries and keys are not, as in sdpa."""
+        half = self.query.dtype in (torch.float16, torch.bfloat16)
+        return self.implementation == "sdpa" and half
 
     @property
     def causal(self) -> bool:
@@ -72,10 +105,8 @@ class AttentionCall:
     def tile(self, rows: Rows) -> "Tile":
         """Some rows, and the sources up to the last that one of them sees."""
         mask = self._mask(rows)
-        seen = self.key.shape[2]
-        if isinstance(rows, slice):
-            seen = rows.stop if self.causal else _seen(mask, seen)
-            mask = None if mask is None else mask[..., :seen]
+        seen = self._last_seen(rows, mask)
+        mask = None if mask is None else mask[..., :seen]
         added, blind = meant(mask, "sdpa", self.query.dtype)  # our own mask: booleans
         key, value = self.key[:, :, :seen], self.value[:, :, :seen]
         return Tile(self, rows, _chosen(self.query, rows), key, value, added, blind)
@@ -83,8 +114,20 @@ class AttentionCall:
     @torch.no_grad()
     def again(self, rows: Rows) -> tuple[Tensor, Tensor]:
         """Probabilities [B, H, n, S'] of some rows, and the values of the S' sources they see."""
+        heads = self.query.shape[1]
+        if self.fused is not None:
+            seen = self._last_seen(rows, None if self.mask is None else self._mask(rows))
+            probs = self.fused.probabilities(self, self.sums, rows, seen)
+            return probs, repeated(self.value[:, :, :seen], heads)
         tile = self.tile(rows)
-        return tile.probabilities(), repeated(tile.value, self.query.shape[1])
+        return tile.probabilities(), repeated(tile.value, heads)
+
+    def _last_seen(self, rows: Rows, mask: Tensor | None) -> int:
+        """How many sources there are up to the last that one of some neighbouring rows sees."""
+        every = self.key.shape[2]
+        if not isinstance(rows, slice):
+            return every
+        return rows.stop if self.causal else _seen(mask, every)
 
     def _mask(self, rows: Rows) -> Tensor | None:
         """The mask of some rows: [B or 1, H or 1, n, S]."""
@@ -111,6 +154,11 @@ class Tile:
     blind: Tensor | None  # [B, H or 1, n, 1]  rows that see nothing, and get nothing
 
     @property
+    def dtype(self) -> torch.dtype:
+        """What scores are computed in."""
+        return torch.float32 if self.call.wide else self.query.dtype
+
+    @property
     def operands(self) -> tuple[Tensor, Tensor, Tensor]:
         return self.query, self.key, self.value
 
@@ -126,7 +174,10 @@ class Tile:
         if bias is not None:
             added = bias if added is None else added + bias
         kwargs = {**call.kwargs, **self._position_bias()}
+        dtype = query.dtype
+        query, key, value = (x.to(self.dtype) for x in (query, key, value))
         output, probs = call.eager(call.module, query, key, value, added, *call.args, **kwargs)
+        output = output.to(dtype)
         if self.blind is not None:
             output = output.masked_fill(self.blind.transpose(1, 2), 0)
             probs = probs.masked_fill(self.blind, 0)

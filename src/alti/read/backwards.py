@@ -15,6 +15,7 @@ from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from alti._progress import step
+from alti.families import Site, Stack
 from alti.read.attention_hook import paused, reporting_to
 from alti.read.block import Block
 from alti.read.by_layer import LayerCall
@@ -28,8 +29,8 @@ def walking_back(
 ) -> Iterator[tuple[Any, Iterator[Block]]]:
     """Run the model once: its output, and its blocks by rows, the last one first.
 
-    Blocks are compared with what the model computed, as in `walk`. They can be asked for in here,
-    once each. Layers must follow each other (`alti.read.long.can_be_long`).
+    Blocks are compared with what the model computed, as in `walk`, when they are asked for: in
+    here, once each. Layers must follow each other (`alti.read.long.can_be_long`).
     """
     inner = network(model)
     reader = _Backwards(inner, inputs, through)
@@ -77,9 +78,20 @@ class _Backwards(BlockReader):
             step()
             self.kept.append(LayerCall.of(layer, args, kwargs))
 
-    def _keep(self, block: Block, _: Tensor) -> None:
-        if self.made is None:
+    def _complete(self, stack: Stack, site: Site, read: Any, output: Any = None) -> None:
+        if self.made is not None:
+            super()._complete(stack, site, read, output)
             return
+        self.claim_attention(site)
+        self.calls.clear()
+        self.count += 1
+
+    def _carry(self, site: Site, output: Any) -> None:
+        if self.made is not None:
+            super()._carry(site, output)
+
+    def _keep(self, block: Block, _: Tensor) -> None:
+        assert self.made is not None
         self.made.append(block)
         if len(self.made) == self.sites and self.layer is not None and not _is_hooked(self.layer):
             raise _LayerRead

@@ -23,7 +23,8 @@ from alti.read.events import Reader, first_of, with_hidden_states
 CACHES = ("past_key_values", "past_key_value", "layer_past")  # a second run would be appended
 
 Slopes = list[Tensor | None]
-Back = Callable[[AttentionCall, Tensor], tuple[Tensor | None, ...]]
+# (a call, what it mixed, the gradient at that)
+Back = Callable[[AttentionCall, Tensor, Tensor], tuple[Tensor | None, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +184,10 @@ class _ByRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, call: AttentionCall, output: Tensor, back: Back, *tensors: Tensor) -> Any:
         ctx.call = call
+        ctx.output = output
         ctx.back = back
         return output
 
     @staticmethod
     def backward(ctx: Any, *slopes: Any) -> Any:  # [B, T, H, d]
-        return None, None, None, *ctx.back(ctx.call, slopes[0])
+        return None, None, None, *ctx.back(ctx.call, ctx.output, slopes[0])

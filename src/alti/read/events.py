@@ -195,6 +195,14 @@ class Reader:
 
         return module.register_forward_hook(hook)
 
+    def without_gradient(self, module: nn.Module) -> RemovableHandle:
+        """What a module without parameters makes is constant: what it reads has no gradient."""
+
+        def hook(module: nn.Module, args: tuple[Any, ...]) -> Any:
+            return (args[0].detach(), *args[1:]) if is_listening(self) else None
+
+        return module.register_forward_pre_hook(hook)
+
 
 def split_values(site: Site, output: Tensor, heads: int) -> Tensor:
     """The output of the module that `site.value` names, by head and part: [B, S, H, parts, d]."""

@@ -30,7 +30,7 @@ from alti.families import Site
 from alti.read.affine import Call, norm
 from alti.read.attention_hook import paused
 from alti.read.events import Reader, entering, split_values
-from alti.read.messages import Messages
+from alti.read.messages import Messages, Receiver
 from alti.read.modules import family_of, is_gated, network
 from alti.read.output_bias import output_bias
 from alti.read.verdicts import FLOAT32_NORM_LIMIT, LIMITS
@@ -46,8 +46,6 @@ ACTIVATIONS: set[Function] = {
 }  # fmt: skip
 
 
-# (layer, prediction, messages to some rows, the gradient at these, the rows)
-Receive = Callable[[int, int, Messages, Tensor, slice], None]
 # gradients at the vectors that enter each stack, and at biases and constants
 Effects = tuple[Sequence[Tensor], Sequence[Tensor | None]]
 
@@ -73,23 +71,24 @@ class View:
         """Biases, and constants that are added like them."""
         return [*(self.biases or []), *self.constants]
 
-    def effects(self, values: Tensor, receive: Receive | None = None) -> Iterator[Effects]:
+    def effects(self, values: Tensor, receiver: Receiver | None = None) -> Iterator[Effects]:
         """Gradients of the values [B, K] of each prediction, in their order.
 
-        Either all messages are passed to `receive`, with the gradient at what they were added up
+        Either all messages are passed to `receiver`, with the gradient at what they were added up
         to, or the gradients at biases and constants are computed too.
         """
         starts = len(self.starts)
-        behind = self.others if receive is None else [sent.mixed for sent in self.messages]
+        behind = self.others if receiver is None else [sent.mixed for sent in self.messages]
         vectors = [*self.starts, *behind]
         for k, value in enumerate(values.unbind(1)):
             slopes = _gradients(value, vectors, keep=k < values.shape[1] - 1)
-            if receive is None:
+            if receiver is None:
                 yield slopes[:starts], slopes[starts:]
                 continue
             pairs = zip(self.messages, slopes[starts:], strict=True)
             for layer, (messages, slope) in enumerate(pairs):
-                receive(layer, k, messages, slope, slice(0, messages.attn.shape[2]))
+                rows = slice(0, messages.attn.shape[2])
+                receiver.messages(layer, k, messages, slope, rows)
             yield slopes[:starts], ()
 
 
@@ -208,8 +207,10 @@ class Straightened(Reader):
     def hooks(self) -> Iterator[RemovableHandle]:
         gates = self._gates()
         for module in self.model.modules():
-            straight = _straightening(module, gates)
-            if straight is not None:
+            straight = _straightening(module)
+            if straight is _straight_activation and id(module) in gates:
+                yield self.without_gradient(module)
+            elif straight is not None:
                 yield self.anywhere(module, partial(_in_a_graph, straight))
         for stack, layers in self.stacks:
             for layer in layers:
@@ -280,7 +281,7 @@ class Straightened(Reader):
         self.count += 1
 
 
-def _straightening(module: nn.Module, gates: set[int]) -> Callable[[Call], Tensor] | None:
+def _straightening(module: nn.Module) -> Callable[[Call], Tensor] | None:
     """What makes a module linear; None where it is so already."""
     if next(module.children(), None) is not None:
         return None
@@ -288,7 +289,7 @@ def _straightening(module: nn.Module, gates: set[int]) -> Callable[[Call], Tenso
     if NORM.search(kind):
         return _straight_norm
     if ACTIVATION.search(kind) and next(module.parameters(), None) is None:
-        return _constant if id(module) in gates else _straight_activation
+        return _straight_activation
     return None
 
 
@@ -322,12 +323,8 @@ def _faded(x: Tensor, factor: float) -> Tensor:
     return x.detach() + factor * (x - x.detach())
 
 
-def _constant(call: Call) -> Tensor:
-    return call.output.detach()
-
-
 def _constants(call: Call) -> Any:
-    """The same for a module that may return several tensors."""
+    """What a module returned, one tensor or several, as constants."""
     output: Any = call.output
     if isinstance(output, Tensor):
         return output.detach()
@@ -352,7 +349,7 @@ def _straight_norm(call: Call) -> Tensor:
     """A norm with 1 / std constant."""
     x = call.input
     output = call.output
-    with torch.no_grad(), paused():
+    with torch.no_grad(), paused(), torch._C.DisableTorchFunction():
         dtype = torch.promote_types(x.dtype, torch.float32)
         through = norm(call.module, x.to(dtype), output.to(dtype))
     straight = through.linear(x.to(dtype)) * through.scale[..., None]

@@ -1,9 +1,8 @@
 """The linear view of a long text: gradients go through one layer at a time, attention by rows."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -13,7 +12,6 @@ from alti.read.attention_call import AttentionCall, Tile, repeated
 from alti.read.by_layer import Tape
 from alti.read.linear_view import (
     Effects,
-    Receive,
     Straightened,
     StraightFunctions,
     View,
@@ -22,8 +20,10 @@ from alti.read.linear_view import (
     trained_biases,
 )
 from alti.read.long import is_long
-from alti.read.messages import Messages
+from alti.read.messages import Columns, Messages, Receiver
 from alti.read.modules import call, network
+from alti.read.verdicts import Place, Verdicts, relative, spread
+from alti.read.walk import COMPARED
 
 
 @contextmanager
@@ -60,30 +60,40 @@ class LongView:
     def others(self) -> list[Tensor]:
         return self.biases or []
 
-    def effects(self, values: Tensor, receive: Receive | None = None) -> Iterator[Effects]:
+    def effects(self, values: Tensor, receiver: Receiver | None = None) -> Iterator[Effects]:
         """As those of a `View`."""
-        behind = self.others if receive is None else []
+        behind = self.others if receiver is None else []
         slopes = self.tape.ends(values, behind)
+        self.reader.receiver = receiver
 
         def reach(layer: int, k: int) -> None:
-            self.reader.receive = None if receive is None else partial(receive, layer, k)
+            self.reader.reached = layer, k
 
-        for own, *others in self.tape.back(slopes, behind, reach):
+        below = self.tape.back(slopes, behind, reach)
+        self.reader.verdicts.conclude()
+        for own, *others in below:
             assert own is not None
             yield [own], others
 
 
 class _Reader(Straightened):
-    """Computes the gradients of attention by rows."""
+    """Computes the gradients of attention by rows, or on a GPU in fused kernels."""
 
     tape: Tape
-    receive: Callable[[Messages, Tensor, slice], None] | None = None
+    receiver: Receiver | None = None
+    reached = 0, 0  # the layer and the prediction whose gradients are computed
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.verdicts = Verdicts(at_once=False)
 
     def attend(self, call: AttentionCall) -> Tensor:
         return self.tape.attend(call, AttentionCall.output, self._back)
 
-    def _back(self, call: AttentionCall, slope: Tensor) -> tuple[Tensor, ...]:
+    def _back(self, call: AttentionCall, output: Tensor, slope: Tensor) -> tuple[Any, ...]:
         """Gradients of queries, keys and values, faded; messages are received on the way."""
+        if call.fused is not None and (self.receiver is None or self.receiver.columns is not None):
+            return self._fused_back(call, output, slope)
         query, key, value = (torch.zeros_like(x) for x in (call.query, call.key, call.value))
         for rows, tile in call.tiles():
             above = slope[:, rows]
@@ -95,9 +105,39 @@ class _Reader(Straightened):
             _add(query[:, :, rows], slopes[0], self.response)
             _add(key[:, :, seen], slopes[1], self.response)
             _add(value[:, :, seen], slopes[2], self.value)
-            if self.receive is not None:
-                self.receive(_messages(tile, probs, mixed), above.flatten(2), rows)
+            if self.receiver is not None:
+                sent = _messages(tile, probs, mixed)
+                self.receiver.messages(*self.reached, sent, above.flatten(2), rows)
         return query, key, value
+
+    def _fused_back(self, call: AttentionCall, output: Tensor, slope: Tensor) -> tuple[Any, ...]:
+        """The same in a few launches, with sums of messages."""
+        if self.reached[1] == 0:
+            self._compare(call, output)
+        asked = Columns() if self.receiver is None else self.receiver.columns
+        slopes = call.fused.backward(
+            call, call.sums, output, slope, response=self.response != 0, asked=asked
+        )
+        if self.receiver is not None:
+            self.receiver.sums(*self.reached, slopes.columns)
+        given = slopes.query, slopes.key, slopes.value
+        return tuple(
+            None if x is None else (x * factor).to(call.query.dtype)
+            for x, factor in zip(given, (self.response, self.response, self.value), strict=True)
+        )
+
+    def _compare(self, call: AttentionCall, output: Tensor) -> None:
+        """Judge some rows of what the kernels compute by what the model's attention mixed."""
+        mask = None if call.mask is None else call.mask.any(-1)[:, 0]
+        positions = spread(None, output.shape[:2], output.device, COMPARED)
+        probs, value = call.again(positions)
+        ours = (probs @ value.to(probs.dtype)).transpose(1, 2).flatten(2)
+        texts = torch.arange(len(output), device=output.device)[:, None]
+        seen = None if mask is None else mask.expand(len(output), -1)[texts, positions]
+        error = relative(ours, output.flatten(2)[texts, positions], seen)
+        ((stack, _),) = self.stacks
+        place = Place(self.name, self.reached[0], stack.sites[0])
+        self.verdicts.add(place, error, output.dtype, [])
 
     def _leaves(self, tile: Tile) -> list[Tensor]:
         """Queries, keys and values, of which those that count have gradients."""

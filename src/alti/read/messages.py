@@ -1,10 +1,34 @@
 """What attention carries from token to token at one site, and what that is worth."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from torch import Tensor
 
 ALONE = 0.05  # attention to all others below which a token cannot be taken out
+
+
+class Columns(NamedTuple):
+    """What to add up for each j, over all heads and rows i, where no single message is needed.
+
+    "slopes": Σ a_ij (g_i·v_j − g_i·z_i), as `Messages.slopes`; "effects": Σ a_ij g_i·v_j.
+    """
+
+    of: Literal["none", "slopes", "effects"] = "none"
+    sources: Tensor | None = None  # [B, T]  rows of a key's own source are left out
+
+
+class Receiver(NamedTuple):
+    """Where messages go: to `messages` some rows at a time, or where they can be had to `sums`.
+
+    messages(layer, prediction, messages to some rows, the gradient at these, the rows)
+    sums(layer, prediction, what `columns` asks for [B, S])
+    """
+
+    messages: Callable[[int, int, "Messages", Tensor, slice], None]
+    sums: Callable[[int, int, Tensor], None]
+    columns: Columns | None  # None: single messages are needed
 
 
 @dataclass(frozen=True, slots=True)

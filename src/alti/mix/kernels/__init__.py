@@ -2,6 +2,7 @@
 
 proximity(block, p)  -> [B, T, S]   ‖y_i‖ − ‖y_i − T_ij‖ in the ℓp norm, up to a factor > 0 per row
 contributions(block) -> [B, T, S]   the positive part of that, for p = 1, with its rows divided
+by_rows(block, spans)               the same for some rows at a time, what they share made once
 lengths(block)       -> [B, T, S]   ‖T_ij‖₂
 ready(device, dtype)                raises where it can be imported but not used
 

@@ -5,22 +5,27 @@ part of u in registers and goes through BJ source tokens: u minus the rows' atte
 the source's vectors [H, BD] in one tensor-core step a half, then the sum of its absolute values is
 subtracted from that of u. Sources before the first and after the last tile with any attention
 (causal, padding, windows) are skipped. `_turn`, `_largest` and `_vectors` lay out its operands;
-`_finish` adds up the slices, computes the entries that the residual is part of, and divides the
+`triton_rows` adds up the slices, computes the entries that the residual is part of, and divides the
 rows.
 
-Attention and vectors enter the tensor cores as float16, scaled so that they cannot overflow; sums
-are float32, and short: a difference is taken per slice, so that no two large sums are subtracted.
+Attention and vectors enter the tensor cores as float16, scaled so that they cannot overflow, and so
+that little attention is not rounded to nothing; sums are float32, and short: a difference is taken
+per slice, so that no two large sums are subtracted.
 """
+
+from collections.abc import Iterable, Iterator
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from alti.mix.kernels.triton_rows import SHARP, finished
+from alti.read.attention_call import repeated
 from alti.read.block import Block
 from alti.read.triton_norms import cdiv, lined, power_of_2, ready
 
-__all__ = ["contributions", "ready"]
+__all__ = ["by_rows", "contributions", "ready"]
 
 BI, BD, STAGES = 64, 64, 3
 BJ, SHORT, FEW = (32, 64, 128), 128, 1024  # for short texts, for few programs, and else
@@ -31,7 +36,6 @@ WARPS = {True: 4, False: 2}
 TI, TJ = 16, 32  # tile of _turn
 VS, VD = 64, 128  # tile of _vectors
 LK, SHARES = 32, 512  # rows of a tile of _largest, and how many programs share the tiles
-FI, FJ, FD = 16, 64, 128  # tiles of _finish
 LARGEST: tl.constexpr = tl.constexpr(2.0**15)  # of a float16, nearly
 
 
@@ -74,14 +78,15 @@ def _unit(sizes_ptr, D, SHARES: tl.constexpr):
 @triton.jit
 def _turn(a_ptr, out_ptr, occupied_ptr, H, T, S, a_b, a_h, a_t, a_s, PADDED: tl.constexpr,
           TI: tl.constexpr, TJ: tl.constexpr):  # fmt: skip
-    """attn [B, H, T, S] -> −attn [B, S, T, PADDED] in float16, and whether a tile has attention."""
+    """attn [B, H, T, S] -> −attn · SHARP [B, S, T, PADDED] in float16, and which tiles have any."""
     tile_j, tile_i, b = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     j = (tile_j * TJ + tl.arange(0, TJ))[:, None, None].to(tl.int64)
     i = (tile_i * TI + tl.arange(0, TI))[None, :, None].to(tl.int64)
     h = tl.arange(0, PADDED)[None, None, :].to(tl.int64)
     inside = (j < S) & (i < T)
     a = tl.load(a_ptr + b * a_b + h * a_h + i * a_t + j * a_s, mask=inside & (h < H), other=0.0)
-    tl.store(out_ptr + ((b * S + j) * T + i) * PADDED + h, (-a).to(tl.float16), mask=inside)
+    turned = (a * -SHARP).to(tl.float16)
+    tl.store(out_ptr + ((b * S + j) * T + i) * PADDED + h, turned, mask=inside)
     occupied = (tl.max(tl.max(tl.max(a, 2), 1), 0) > 0).to(tl.int32)
     tl.store(
         occupied_ptr + (b * tl.num_programs(0) + tile_j) * tl.num_programs(1) + tile_i, occupied
@@ -147,9 +152,9 @@ def _attended(occupied_ptr, b, tile_i, tile_j, T, S, BI: tl.constexpr, BJ: tl.co
 
 @triton.jit
 def _kernel(
-    a_ptr, f_ptr, y_ptr, scale_ptr, unit_ptr, out_ptr, occupied_ptr, B, T, S, D, y_b, y_t, s_b, s_t,
-    HEADS: tl.constexpr, PADDED: tl.constexpr, BI: tl.constexpr, BJ: tl.constexpr, BD: tl.constexpr,
-    TI: tl.constexpr, TJ: tl.constexpr,
+    a_ptr, f_ptr, y_ptr, scale_ptr, unit_ptr, out_ptr, occupied_ptr, B, T, S, F, D, y_b, y_t, s_b,
+    s_t, HEADS: tl.constexpr, PADDED: tl.constexpr, BI: tl.constexpr, BJ: tl.constexpr,
+    BD: tl.constexpr, TI: tl.constexpr, TJ: tl.constexpr,
 ):  # fmt: skip
     """out [slices, B, S, T]: each program writes its own share, so their order does not matter."""
     slices = tl.cdiv(D, 2 * BD)
@@ -168,12 +173,12 @@ def _kernel(
         left, right = (d < D)[None, :], (d + BD < D)[None, :]
         y_at = y_ptr + b * y_b + i[:, None].to(tl.int64) * y_t + d[None, :]
         scale = tl.load(scale_ptr + b * s_b + i * s_t, mask=rows, other=1.0)[:, None]
-        scale *= tl.load(unit_ptr)
+        scale *= tl.load(unit_ptr) / SHARP
         u_left = tl.load(y_at, mask=rows[:, None] & left, other=0.0) / scale
         u_right = tl.load(y_at + BD, mask=rows[:, None] & right, other=0.0) / scale
         out_row += (first - j0) * T
         a_row = a_ptr + ((b * S + first) * T + i[:, None]) * PADDED + h[None, :]
-        f_row = f_ptr + ((h[:, None].to(tl.int64) * B + b) * S + first) * D + d[None, :]
+        f_row = f_ptr + ((h[:, None].to(tl.int64) * B + b) * F + first) * D + d[None, :]
         left, right = (h < HEADS)[:, None] & left, (h < HEADS)[:, None] & right
         # Σ|u| in the very order of Σ|u − t|, so that no attention gives exactly 0: a product with 0
         none = tl.load(a_row, mask=rows[:, None] & (T < 0), other=0.0)
@@ -190,97 +195,27 @@ def _kernel(
             out_row += T
 
 
-@triton.jit
-def _residual_entry(
-    attn_ptr, f_ptr, y_ptr, r_ptr, i, column, scale, rows, B, S, D, a_h, a_t, a_s, y_t, r_t,
-    HEADS: tl.constexpr, OWN: tl.constexpr, FI: tl.constexpr, FD: tl.constexpr,
-):  # fmt: skip
-    """The entry that each row's residual belongs to, of one text: [FI]."""
-    mine = tl.zeros([FI], dtype=tl.float32)
-    for d0 in range(0, D, FD):
-        d = d0 + tl.arange(0, FD)
-        inside = rows[:, None] & (d < D)[None, :]
-        y_at = y_ptr + i[:, None] * y_t + d[None, :]
-        r_at = r_ptr + i[:, None] * r_t + d[None, :]
-        u = tl.load(y_at, mask=inside, other=0.0) / scale[:, None]
-        t = tl.load(r_at, mask=inside, other=0.0) / scale[:, None]
-        if OWN != "behind":
-            for head in tl.static_range(HEADS):
-                h = i * 0 + head  # int64
-                a = tl.load(attn_ptr + h * a_h + i * a_t + column * a_s, mask=rows, other=0.0)
-                f_at = f_ptr + (h * B * S + column)[:, None] * D + d[None, :]
-                t += a[:, None] * tl.load(f_at, mask=inside, other=0.0).to(tl.float32)
-        mine += tl.sum(tl.abs(u) - tl.abs(u - t), 1)
-    return tl.where(mine < 0, 0.0, mine)
-
-
-@triton.jit
-def _divide(out_ptr, column, total, rows, real, T, columns, FJ: tl.constexpr):
-    """Divide rows by their sums; padding becomes 0."""
-    for j0 in range(0, columns, FJ):
-        j = j0 + tl.arange(0, FJ).to(tl.int64)
-        inside = (j < columns)[:, None] & rows[None, :]
-        at = out_ptr[None, :] + j[:, None] * T
-        c = tl.load(at, mask=inside, other=0.0) / tl.maximum(total, 1.2e-38)[None, :]
-        # a row without information says that the token stayed what it was
-        c = tl.where((total == 0)[None, :] & (j[:, None] == column[None, :]), 1.0, c)
-        tl.store(at, tl.where(real[None, :], c, 0.0), mask=inside)
-
-
-@triton.jit
-def _finish(
-    part_ptr, attn_ptr, f_ptr, y_ptr, r_ptr, scale_ptr, unit_ptr, own_ptr, mask_ptr, out_ptr, B, T,
-    S, D, a_b, a_h, a_t, a_s, y_b, y_t, r_b, r_t, s_b, s_t, o_b, o_t, m_b, m_t,
-    HEADS: tl.constexpr, SLICES: tl.constexpr, OWN: tl.constexpr, MASKED: tl.constexpr,
-    FI: tl.constexpr, FJ: tl.constexpr, FD: tl.constexpr,
-):  # fmt: skip
-    """part [slices, B, S, T] -> out [B, S, T], or S + 1 with the residual last: rows i sum to 1"""
-    b, i = tl.program_id(1).to(tl.int64), (tl.program_id(0) * FI + tl.arange(0, FI)).to(tl.int64)
-    rows = i < T
-    scale = tl.load(scale_ptr + b * s_b + i * s_t, mask=rows, other=1.0) * tl.load(unit_ptr)
-    column = i
-    if OWN == "given":
-        column = tl.load(own_ptr + b * o_b + i * o_t, mask=rows, other=0)
-    mine = _residual_entry(
-        attn_ptr + b * a_b, f_ptr + b * S * D, y_ptr + b * y_b, r_ptr + b * r_b, i, column, scale,
-        rows, B, S, D, a_h, a_t, a_s, y_t, r_t, HEADS, OWN, FI, FD,
-    )  # fmt: skip
-    columns = S
-    total = tl.zeros([FI], dtype=tl.float32)
-    if OWN == "behind":
-        columns = S + 1
-        column = i * 0 + S
-        total = mine
-    for j0 in range(0, S, FJ):
-        j = j0 + tl.arange(0, FJ).to(tl.int64)
-        inside = (j < S)[:, None] & rows[None, :]
-        c = tl.zeros([FJ, FI], dtype=tl.float32)
-        for part in tl.static_range(SLICES):
-            part_at = part_ptr + ((part * B + b) * S + j[:, None]) * T + i[None, :]
-            c += tl.load(part_at, mask=inside, other=0.0)
-        own = (j[:, None] == column[None, :]) & inside
-        c = tl.where(own, mine[None, :], tl.where(c < 0, 0.0, c))
-        total += tl.sum(c, 0)
-        tl.store(out_ptr + (b * columns + j[:, None]) * T + i[None, :], c, mask=inside)
-    if OWN == "behind":
-        tl.store(out_ptr + (b * columns + S) * T + i, mine, mask=rows)
-    tl.debug_barrier()  # what one thread wrote another one reads
-    real = rows
-    if MASKED:
-        real = tl.load(mask_ptr + b * m_b + i * m_t, mask=rows, other=0) != 0
-    out_at = out_ptr + b * columns * T + i
-    _divide(out_at, column, total, rows, real, T, columns, FJ)
-
-
 def contributions(block: Block) -> Tensor:
     """ALTI's map of a block: `alti.contributions` with p = 1, its rows divided."""
     with torch.cuda.device(block.attn.device):
-        unit, f = _operands(block.value, block.weight)
-        y = lined(block.output)
-        r = lined(block.residual)
-        return _finished(
-            block, f, y, r, unit, _fused(*_turned(block.attn), f, y, block.scale, unit)
-        )
+        return _contributions(block, *_operands(block.value, block.weight))
+
+
+def by_rows(block: Block, spans: Iterable[slice]) -> Iterator[Tensor]:
+    """Some rows at a time of the map of a block that computes attention again."""
+    with torch.cuda.device(block.attn.device):
+        operands = _many_operands(repeated(block.value, block.attn.shape[1]), block.weight)
+    for rows in spans:
+        part = block.span(rows)
+        with torch.cuda.device(block.attn.device):
+            yield _contributions(part, *operands)
+
+
+def _contributions(block: Block, unit: Tensor, f: Tensor) -> Tensor:
+    """The same with vectors [H, B, F, D] of all tokens, of which the block may see the first."""
+    y = lined(block.output)
+    r = lined(block.residual)
+    return finished(block, f, y, r, unit, _fused(*_turned(block.attn), f, y, block.scale, unit))
 
 
 def _operands(value: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -301,6 +236,14 @@ def _operands(value: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         *weight.stride(), VS, VD, padded, SHARES, num_warps=4,
     )  # fmt: skip
     return unit, f
+
+
+def _many_operands(value: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """The same for many tokens, whose product is worth a library's."""
+    most = value.abs().amax().float() * (weight.shape[-1] * weight.abs().amax()).clamp_min(1)
+    unit = (most / LARGEST.value).clamp_min(1e-30).log2().ceil().exp2()
+    f = (value / unit).half().transpose(0, 1) @ weight.half()[:, None]
+    return unit[None], f.contiguous()
 
 
 def _turned(attn: Tensor) -> tuple[Tensor, Tensor]:
@@ -327,24 +270,8 @@ def _fused(
     few = batch * tiles * cdiv(sources, BJ[-1]) < FEW
     bj = BJ[0] if sources <= SHORT else BJ[1] if few else BJ[2]
     _kernel[tiles, cdiv(sources, bj), batch](
-        a, f, y, scale, unit, out, occupied, batch, targets, sources, f.shape[-1], *y.stride()[:2],
-        *scale.stride(), len(f), padded, BI, bj, BD, TI, TJ, num_warps=WARPS[padded > 32],
-        num_stages=STAGES,
+        a, f, y, scale, unit, out, occupied, batch, targets, sources, *f.shape[2:],
+        *y.stride()[:2], *scale.stride(), len(f), padded, BI, bj, BD, TI, TJ,
+        num_warps=WARPS[padded > 32], num_stages=STAGES,
     )  # fmt: skip
     return out
-
-
-def _finished(block: Block, f: Tensor, y: Tensor, r: Tensor, unit: Tensor, parts: Tensor) -> Tensor:
-    """The map [B, T, S], with one column more for cross-attention."""
-    slices, batch, sources, targets = parts.shape
-    out = torch.empty(batch, sources + block.cross, targets, dtype=torch.float32, device=y.device)
-    own = "behind" if block.cross else "same" if block.own is None else "given"
-    columns = block.scale if block.own is None else block.own
-    mask = block.scale if block.mask is None else block.mask
-    _finish[cdiv(targets, FI), batch](
-        parts, block.attn, f, y, r, block.scale, unit, columns, mask, out, batch, targets, sources,
-        f.shape[-1], *block.attn.stride(), *y.stride()[:2], *r.stride()[:2], *block.scale.stride(),
-        *columns.stride(), *mask.stride(), len(f), slices, own, block.mask is not None, FI, FJ, FD,
-        num_warps=4,
-    )  # fmt: skip
-    return out.transpose(1, 2)
