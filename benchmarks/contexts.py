@@ -10,6 +10,7 @@ chosen on. Rows go to OUT, one file per data set and shard; a run that was stopp
 """
 
 import argparse
+import json
 import random
 import subprocess
 import sys
@@ -18,10 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow
-from pyarrow import parquet
-
 from alti.experiments.bench import load_rows
+from alti.experiments.formats import rows_of
 from alti.experiments.verdicts import verdicts
 
 Row = dict[str, Any]
@@ -104,15 +103,16 @@ def shortened(row: Row) -> Row:
 
 def shards(part: Part, data: Path, out: Path, name: str, options: Any) -> Iterator[Path]:
     """The rows of a part, written as files of which each is run by itself."""
-    rows = half_of(parquet.read_table(data / f"{part.file}.parquet").to_pylist(), options.half)
-    rows = [shortened(row) for row in some_of(rows, options.texts or part.texts)]
+    rows = [row for row in rows_of(data / f"{part.file}.parquet") if isinstance(row, dict)]
+    rows = some_of(half_of(rows, options.half), options.texts or part.texts)
+    lines = [json.dumps(shortened(row)) + "\n" for row in rows]
     for number in range(options.shards):
-        file = out / f"{name}-{number}of{options.shards}.parquet"
-        parquet.write_table(pyarrow.Table.from_pylist(rows[number :: options.shards]), file)
+        file = out / f"questions-{name}-{number}of{options.shards}.jsonl"
+        file.write_text("".join(lines[number :: options.shards]))
         yield file
 
 
-def run(name: str, options: Any) -> list[Path]:
+def run(name: str, options: Any) -> None:
     """Compute all rows of a part, its shards side by side."""
     part = PARTS[name]
     files = list(shards(part, options.data, options.out, name, options))
@@ -120,7 +120,7 @@ def run(name: str, options: Any) -> list[Path]:
     command += ["--methods", options.methods or part.methods, "--dtype", "float32", "--json"]
     running = [
         subprocess.Popen(
-            [*command, "--data", str(file), "--out", str(file.with_suffix(".jsonl"))],
+            [*command, "--data", str(file), "--out", str(rows_file(file))],
             stdout=subprocess.DEVNULL,
         )
         for file in files
@@ -128,7 +128,11 @@ def run(name: str, options: Any) -> list[Path]:
     codes = [process.wait() for process in running]  # all of them end first
     if any(codes):
         raise SystemExit(f"{name} failed: the same command goes on where it was")
-    return [file.with_suffix(".jsonl") for file in files]
+
+
+def rows_file(questions: Path) -> Path:
+    """Where the rows about the questions of a file go."""
+    return questions.with_name(questions.name.removeprefix("questions-"))
 
 
 def tables(name: str, out: Path) -> None:
