@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -46,7 +47,10 @@ def stored(part):
 @cache
 def computed(part, rival=None):
     """Cells by method and column: means, or differences to a rival."""
-    means, differences = verdicts(*stored(part), rival)[:2]
+    study, rows = stored(part)
+    _, shown = PRINTED.get(part, ("", ()))
+    own = tuple(column for whom, column in shown if whom == rival)  # intervals take their time
+    means, differences = verdicts(replace(study, metrics=own), rows, rival)[:2]
     table = means if rival is None else differences
     columns = [column.split()[0] for column in table.columns[1:]]
     return {name: dict(zip(columns, cells, strict=True)) for name, cells in table.rows}
