@@ -3,25 +3,28 @@
 python benchmarks/contexts.py SmolLM2-135M-Instruct DATA OUT                  # everything
 python benchmarks/contexts.py SmolLM2-135M-Instruct DATA OUT --only nq10 --shards 4
 python benchmarks/contexts.py SmolLM2-135M-Instruct DATA OUT --tables         # from the rows
+python benchmarks/contexts.py SmolLM2-135M-Instruct DATA benchmarks/results --tables  # of the docs
 
 DATA is a folder with nq10, xquad_en, kv75 and minimal_pairs as parquet files. The second half of
 the rows is used (of each task, for minimal_pairs); with --half first, the half that constants were
-chosen on. Rows go to OUT, one file per data set and shard; a run that was stopped goes on.
+chosen on. Rows go to OUT, one file per data set and shard; a run that was stopped goes on. Tables
+are made from the rows in OUT, or in folders of it, also where gzip has packed them.
 """
 
 import argparse
+import gzip
+import json
 import random
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow
-from pyarrow import parquet
-
-from alti.experiments.bench import load_rows
+from alti.experiments.bench import Study, load_rows
+from alti.experiments.formats import rows_of
 from alti.experiments.verdicts import verdicts
 
 Row = dict[str, Any]
@@ -104,15 +107,16 @@ def shortened(row: Row) -> Row:
 
 def shards(part: Part, data: Path, out: Path, name: str, options: Any) -> Iterator[Path]:
     """The rows of a part, written as files of which each is run by itself."""
-    rows = half_of(parquet.read_table(data / f"{part.file}.parquet").to_pylist(), options.half)
-    rows = [shortened(row) for row in some_of(rows, options.texts or part.texts)]
+    rows = [row for row in rows_of(data / f"{part.file}.parquet") if isinstance(row, dict)]
+    rows = some_of(half_of(rows, options.half), options.texts or part.texts)
+    lines = [json.dumps(shortened(row)) + "\n" for row in rows]
     for number in range(options.shards):
-        file = out / f"{name}-{number}of{options.shards}.parquet"
-        parquet.write_table(pyarrow.Table.from_pylist(rows[number :: options.shards]), file)
+        file = out / f"questions-{name}-{number}of{options.shards}.jsonl"
+        file.write_text("".join(lines[number :: options.shards]))
         yield file
 
 
-def run(name: str, options: Any) -> list[Path]:
+def run(name: str, options: Any) -> None:
     """Compute all rows of a part, its shards side by side."""
     part = PARTS[name]
     files = list(shards(part, options.data, options.out, name, options))
@@ -120,7 +124,7 @@ def run(name: str, options: Any) -> list[Path]:
     command += ["--methods", options.methods or part.methods, "--dtype", "float32", "--json"]
     running = [
         subprocess.Popen(
-            [*command, "--data", str(file), "--out", str(file.with_suffix(".jsonl"))],
+            [*command, "--data", str(file), "--out", str(rows_file(file))],
             stdout=subprocess.DEVNULL,
         )
         for file in files
@@ -128,24 +132,45 @@ def run(name: str, options: Any) -> list[Path]:
     codes = [process.wait() for process in running]  # all of them end first
     if any(codes):
         raise SystemExit(f"{name} failed: the same command goes on where it was")
-    return [file.with_suffix(".jsonl") for file in files]
 
 
-def tables(name: str, out: Path) -> None:
-    """Print the tables of a part from its rows."""
+def rows_file(questions: Path) -> Path:
+    """Where the rows about the questions of a file go."""
+    return questions.with_name(questions.name.removeprefix("questions-"))
+
+
+def unpacked_rows(file: Path) -> tuple[Study, list[Row]]:
+    """The study of a file and its rows; the file may be packed."""
+    if file.suffix != ".gz":
+        return load_rows(file)
+    with tempfile.TemporaryDirectory() as folder:
+        plain = Path(folder) / file.stem
+        plain.write_bytes(gzip.decompress(file.read_bytes()))
+        return load_rows(plain)
+
+
+def merged_rows(name: str, out: Path) -> tuple[Study, list[Row]] | None:
+    """The rows of all shards of a part, as those of one study; None where there are none."""
+    found = sorted(out.rglob(f"{name}-[0-9]*of*.jsonl*"), reverse=True)
+    files = {
+        file.name.removesuffix(".gz"): file for file in found
+    }  # one that is unpacked too: that
     merged: list[Row] = []
-    study = None
-    files = sorted(out.glob(f"{name}-[0-9]*of*.jsonl"))
-    for number, file in enumerate(files):
-        study, rows = load_rows(file)
+    for number, (_, file) in enumerate(sorted(files.items())):
+        study, rows = unpacked_rows(file)
         merged += [
             {**row, "text": row["text"] * len(files) + number} if "text" in row else row
             for row in rows
         ]
-    if study is None:
+    return (replace(study, data=name), merged) if files else None
+
+
+def tables(name: str, out: Path, rival: str | None = None) -> None:
+    """Print the tables of a part from its rows."""
+    if (found := merged_rows(name, out)) is None:
         return
     print(f"\n### {name}\n")
-    for table in verdicts(study, merged, PARTS[name].rival)[:2]:
+    for table in verdicts(*found, rival or PARTS[name].rival)[:2]:
         print(table.markdown(), "\n")
 
 
@@ -162,12 +187,13 @@ def main() -> None:
     parser.add_argument("--methods", help="others than the table has, separated by commas")
     parser.add_argument("--shards", type=int, default=1, help="processes side by side")
     parser.add_argument("--tables", action="store_true", help="print what is there, run nothing")
+    parser.add_argument("--rival", help="whom differences are to, if not whom the table has")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     for name in options.only:
         if not options.tables:
             run(name, options)
-        tables(name, options.out)
+        tables(name, options.out, options.rival)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from torch import nn
 
 import alti
 from alti.methods import METHODS, Inputs, Target
+from alti.read.linear_view import require_complete
 
 import tiny
 from tiny import run
@@ -300,6 +301,14 @@ def test_an_unknown_activation_is_refused(method):
     ):
         alti.explain(model, tiny.tokenizer(), "a long film", method=method)
     alti.explain(model, tiny.tokenizer(), "a long film")  # blocks are exact
+
+
+def test_rounding_is_named_as_a_reason_where_there_is_a_finer_dtype():
+    for dtype in (torch.float32, torch.float64):
+        model = tiny.speaking("bert", CLASSIFIER, dtype=dtype)
+        with pytest.raises(alti.DecompositionError) as caught:
+            require_complete(torch.tensor(1.5e-4), model)
+        assert ("load it with dtype='float64'" in str(caught.value)) is (dtype == torch.float32)
 
 
 # Numbers that are not finite

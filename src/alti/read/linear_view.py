@@ -177,10 +177,12 @@ def require_complete(missing: Tensor, model: nn.Module) -> None:
     rounding = 10 * FLOAT32_NORM_LIMIT  # at every norm
     limit = max(LIMITS.get(inner.dtype, LIMITS[torch.bfloat16]), rounding)
     if not missing <= limit:
+        rounded = ", or its dtype rounds too much here: load it with dtype='float64'"
         raise DecompositionError(
             f"{inner.config.model_type}: the linear view leaves {float(missing):.1e} of a "
             f"prediction unexplained, over {limit:.0e}: NORM and ACTIVATION in "
             "alti.read.linear_view do not know a norm or an activation of this model"
+            + (rounded if inner.dtype != torch.float64 else "")
         )
 
 
