@@ -421,3 +421,15 @@ def test_the_experiments_on_a_tiny_model(trained, data, tmp_path, monkeypatch):
     assert results["pairs"] == 4
     assert results["deletion"].keys() == {"random", "alti"}
     assert len(experiments.tables(results)) == 3
+
+
+def test_an_alignment_marks_what_the_model_did_not_know(trained):
+    model = alti.load(trained[0])
+    found = model.explain("ein \U0001f60d hund", answer="a dog").alignment()
+    assert found.source == ("ein", "\U0001f60d", "hund")
+    (mark,) = filter(None, found.unknown[0])
+    assert found.names[0] == ("ein", f"\U0001f60d {mark}", "hund")
+    figure = found.plot("matrix")
+    ticks = [label.get_text() for label in figure.axes[0].get_xticklabels()]
+    for view in (found.render(), found.to_html(), found.to_latex(), " ".join(ticks)):
+        assert mark in view

@@ -2,7 +2,7 @@
 
 import { largestOf, shareOf } from "/answerlayers.js";
 import { folds, isLong, strip } from "/overview.js";
-import { classOf, element, number } from "/paint.js";
+import { classOf, element, number, readAs, unknownMark } from "/paint.js";
 
 const RANKED = 10; // pieces in the list
 const AGAINST = 3; // of those that speak against it
@@ -51,7 +51,7 @@ export function repaint(view, scale, row) {
     const piece = view.pieces[node.dataset.piece];
     const score = row ? (row.get(piece.start) ?? 0) : piece.score;
     if (!piece.special) node.className = classOf(score, largest);
-    node.title = `${nameOf(piece)}: ${row ? shareOf(score, largest) : number(score, scale)}`;
+    node.title = `${nameOf(piece)}${readAs(piece)}: ${row ? shareOf(score, largest) : number(score, scale)}`;
   }
 }
 
@@ -98,17 +98,19 @@ function pieceNode(piece, i, scale) {
   const shown = number(piece.score, scale);
   const side = scale.signed && piece.score ? (piece.score < 0 ? " against" : " for") : "";
   const classes = [piece.special ? "alti-special" : classOf(piece.score, scale.largest)];
-  return element("span", {
+  const node = element("span", {
     class: classes.filter(Boolean).join(" ") || null,
     role: "button",
     tabindex: "-1",
     "aria-pressed": "false",
-    "aria-label": `${nameOf(piece)}, ${shown}${side}`,
-    title: `${nameOf(piece)}: ${shown}${side}`,
+    "aria-label": `${nameOf(piece)}${readAs(piece)}, ${shown}${side}`,
+    title: `${nameOf(piece)}${readAs(piece)}: ${shown}${side}`,
     "data-score": shown,
     "data-piece": i,
     text: piece.text || piece.name,
   });
+  node.append(...unknownMark(piece));
+  return node;
 }
 
 // The pieces with the highest scores, and those that speak most against the answer.
@@ -133,8 +135,8 @@ function line(piece, scale) {
   const label = `Show ${text.slice(0, 80)} in the prompt, ${shown}`;
   const about = { type: "button", class: "name", "aria-label": label, onclick: () => reveal(piece.i) };
   const name = element("button", { ...about }, element("span", { dir: "auto", text }));
-  const kind = piece.name && piece.text ? element("small", { text: piece.name }) : "";
-  name.append(kind);
+  const kind = piece.name && piece.text ? [element("small", { text: piece.name })] : [];
+  name.append(...unknownMark(piece), ...kind);
   return element("li", {}, name, element("span", { class: "bar" }, full), element("span", { class: "share", text: shown }));
 }
 
