@@ -30,8 +30,8 @@ def pieces_of(attribution: Attribution, by: str) -> list[dict[str, Any]]:
     made = []
     for piece in pieces:
         name = "" if piece.text else "".join(token for token, _ in piece.tokens)
-        about = {"special": piece.special, "name": name, "unknown": piece.unknown}
-        made.append(_piece(piece.text, at, piece.score, **about))
+        about = _piece(piece.text, at, piece.score, special=piece.special, name=name)
+        made.append(about | ({"unknown": visible(piece.unknown)} if piece.unknown else {}))
         at += len(piece.text)
     return made
 
@@ -69,13 +69,7 @@ def _of_groups(attribution: Attribution) -> list[dict[str, Any]]:
 
 
 def _piece(
-    text: str,
-    start: int,
-    score: float | None,
-    *,
-    special: bool = False,
-    name: str = "",
-    unknown: str = "",
+    text: str, start: int, score: float | None, *, special: bool = False, name: str = ""
 ) -> dict[str, Any]:
     piece: dict[str, Any] = {"text": visible(text), "start": start, "end": start + len(text)}
     if score is not None:
@@ -84,8 +78,6 @@ def _piece(
         piece["special"] = True
     if name:
         piece["name"] = visible(name)
-    if unknown:
-        piece["unknown"] = visible(unknown)
     return piece
 
 
