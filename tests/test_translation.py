@@ -23,6 +23,7 @@ from alti.metrics.alignment import (
     link_recall,
 )
 from alti.model.alignment import align, links_of
+from alti.views.latex import escaped
 
 import tiny
 
@@ -432,5 +433,6 @@ def test_an_alignment_marks_what_the_model_did_not_know(trained):
     assert found.names[0] == ("ein", f"\U0001f60d {mark}", "hund")
     figure = found.plot("matrix")
     ticks = [label.get_text() for label in figure.axes[0].get_xticklabels()]
-    for view in (found.render(), unescape(found.to_html()), found.to_latex(), " ".join(ticks)):
+    for view in (found.render(), unescape(found.to_html()), " ".join(ticks)):
         assert mark in view
+    assert escaped(mark) in found.to_latex()

@@ -586,7 +586,7 @@ def test_a_list_of_results_is_a_table(explained):
     assert "alti · minilm-l6-sst2" in shown
     assert "alti · tiny" in shown
     same = alti.cards.table([explained, explained])
-    assert "2 results · alti · minilm-l6-sst2" in same
+    assert "2 results · alti · minilm-l6-sst2 · shares of 1" in same
     assert '<span class="alti-f20" dir="auto">dull</span>0.' in same
 
 
