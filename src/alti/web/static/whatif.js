@@ -137,7 +137,8 @@ function fallsOf({ before, after, fall }) {
   return { values, what: "the fall of the probability, in points", unit: "points", digits: 1 };
 }
 
-function rowsNode({ names, unknown, predicted, label, unit: of }, { values, unit: fallen }) {
+function rowsNode({ names, unknown, places, predicted, label, unit: of }, { values, unit: fallen }) {
+  const follows = (i) => places[i + 1]?.[0] === places[i][0] && places[i + 1][1] === places[i][2];
   const row = (name, scores, unit) => {
     const largest = scores.reduce((most, score) => Math.max(most, Math.abs(score)), 0);
     const scale = { largest, signed: scores.some((score) => score < 0) };
@@ -145,7 +146,7 @@ function rowsNode({ names, unknown, predicted, label, unit: of }, { values, unit
       const shown = number(scores[i], scale);
       const piece = { unknown: unknown[i] };
       const about = { class: classOf(scores[i], largest) || null, title: `${word}${readAs(piece)}: ${shown}` };
-      return [element("span", { ...about, text: word }, ...unknownMark(piece)), " "];
+      return [element("span", { ...about, text: word }, ...unknownMark(piece)), follows(i) ? "" : " "];
     });
     const text = element("p", { class: "alti-text", dir: "auto", lang: "" }, ...spans);
     const view = element("div", { class: "alti-view" }, text, legend(scale, { label: short(label), unit }));
