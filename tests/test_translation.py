@@ -294,6 +294,7 @@ def test_side_by_side_in_a_terminal(drawn):
         "  ein kleiner ── tiny",
         "  <b> ────────── {x}",
         "",
+        "  each row relative to its best; [ ] is a link",
         "       ein kleiner <b>",
         "  tiny [█]   [▓]    ·",
         "  {x}              [█]",

@@ -69,6 +69,7 @@ def _matrix(alignment: Alignment) -> list[str]:
     if side + sum(widths) + 2 * len(widths) > WIDEST:
         return ["(the matrix is wider than the terminal: see to_html)"]
     lines = [
+        "  each row relative to its best; [ ] is a link",
         " " * (side + 3)
         + " ".join(head.center(wide) for head, wide in zip(heads, widths, strict=True))
     ]
