@@ -71,7 +71,7 @@ def _matrix(alignment: Alignment) -> list[str]:
     lines = [
         "  each row relative to its best; [ ] is a link",
         " " * (side + 3)
-        + " ".join(head.center(wide) for head, wide in zip(heads, widths, strict=True))
+        + " ".join(head.center(wide) for head, wide in zip(heads, widths, strict=True)),
     ]
     for j, (word, row) in enumerate(zip(alignment.names[1], shares(alignment), strict=True)):
         linked = sources_of(alignment, j)

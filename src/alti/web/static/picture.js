@@ -39,6 +39,7 @@ export async function printed(node) {
   const sheet = new CSSStyleSheet();
   sheet.replaceSync(`@page { size: ${width}px ${height}px; margin: 0; }`);
   document.adoptedStyleSheets.push(sheet);
+  document.querySelector("svg.printed")?.remove(); // of a browser that did not say when it was done
   svg.classList.add("printed");
   document.body.append(svg);
   const closed = new Promise((done) => addEventListener("afterprint", done, { once: true }));
