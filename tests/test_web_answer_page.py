@@ -420,6 +420,7 @@ def test_an_answer_leaves_as_a_picture(blank):
     blank.wait("document.querySelector('#toast').textContent === 'SVG copied.'")
     svg = blank.run("navigator.clipboard.readText()")
     assert "What it rests on most" in svg
+    assert ", in logits" in svg
     lines = f"{TOKENS}.filter(t => t.textContent.trim()).length"
     assert svg.count('height="3"') >= 2 * blank.run(lines)  # the lines of the probabilities
     blank.run("document.querySelector('#keep').open = true")

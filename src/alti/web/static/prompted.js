@@ -137,6 +137,7 @@ export function rankedList(view, scale) {
   const lines = [...best, ...worst].map((piece) => line(piece, scale));
   const about = { class: "ranked", id: "ranked", "aria-label": "What it rests on most" };
   const title = element("h3", { text: "What it rests on most" });
+  if (view.unit) title.append(element("small", { class: "faint", text: `, in ${view.unit}` }));
   return element("div", {}, title, element("ol", about, ...lines));
 }
 
