@@ -46,7 +46,7 @@ def main(start: str) -> None:
     found = alti.explain(model, None, picture, method="consensus")
     print(found)
     Path(f"{start}.html").write_text(found.to_html())
-    found.plot().savefig(f"{start}.png")
+    found.plot().savefig(f"{start}.svg")
 
 
 if __name__ == "__main__":

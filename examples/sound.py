@@ -30,7 +30,7 @@ def main() -> None:
     print(result.source.texts[1])
     print(result)
     print("share of the sound:", [round(share, 2) for share in result.source_share.tolist()])
-    out = Path(__file__).parents[1] / "docs" / "images" / "sound.png"
+    out = Path(__file__).parents[1] / "docs" / "images" / "sound.svg"
     result.plot().savefig(out)
 
 

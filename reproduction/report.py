@@ -23,6 +23,7 @@ PROTOCOLS = {"plain definition": "", "released protocol": RELEASED}
 SIGNED = ("IG signed", "ALTI logit", "Linear", "Absence")
 
 Result = dict[str, Any]
+REMOVED = (1, 5, 10, 20, 60)  # tokens of the curves that the table shows
 
 
 def main() -> None:
@@ -282,20 +283,20 @@ def curves() -> str:
     rows = []
     for result in results("curves").values():
         lines = result["plain"]
-        steps = [step for step in (1, 5, 10, 20, 60) if step < len(lines["ALTI"]["mean"])]
-        at = {name: [line["mean"][step] for step in steps] for name, line in lines.items()}
-        values = "; ".join(
-            f"{step}: {at['ALTI'][i]:.3f} / {_next_best(at, i)}" for i, step in enumerate(steps)
-        )
+        values = [_at(lines, step) for step in REMOVED]
         seeds = f", {result['seeds']} seeds" if result["seeds"] > 1 else ""
         data = NAMES[result["data"]]
-        rows.append([f"{result['model']}, {data}, {result['texts']} texts{seeds}", values])
-    return table(["curve", "tokens removed: ALTI / best other method of the paper"], rows)
+        rows.append([f"{result['model']}, {data}, {result['texts']} texts{seeds}", *values])
+    return table(["tokens removed", *map(str, REMOVED)], rows)
 
 
-def _next_best(at: dict[str, list[float]], i: int) -> str:
-    name = min((n for n in OF_THE_PAPER if n != "ALTI"), key=lambda n: at[n][i])
-    return f"{at[name][i]:.3f} {name}"
+def _at(lines: dict[str, Result], step: int) -> str:
+    """The mean probability without so many tokens: ALTI's, and the lowest of the paper's others."""
+    if step >= len(lines["ALTI"]["mean"]):
+        return "–"
+    others = {name: lines[name]["mean"][step] for name in OF_THE_PAPER if name != "ALTI"}
+    best = min(others, key=others.__getitem__)
+    return f"{lines['ALTI']['mean'][step]:.3f} / {others[best]:.3f} {best}"
 
 
 def missing(cells: dict[str, Result]) -> str:

@@ -68,6 +68,19 @@ def file(page, kind, panel):
     return base64.b64decode(page.run(FILE.format(kind, panel)).partition(",")[2])
 
 
+def printed(page, panel):
+    """The PDF that a browser makes of a panel which the export menu prints."""
+    page.run("window.print = () => { window.printing = true }, window.printing = false")
+    page.run("document.querySelector('#keep').open = true")
+    page.run(CHOOSE.format(panel, "panel"))
+    page.click("[aria-label='Print or save as PDF']")
+    page.wait("window.printing")
+    made = page.send("Page.printToPDF", preferCSSPageSize=True)
+    page.wait("(dispatchEvent(new Event('afterprint')), !document.querySelector('svg.printed'))")
+    page.run("document.querySelector('#keep').open = false")
+    return base64.b64decode(made["data"])
+
+
 def offered(page):
     """The panels that the export menu offers."""
     page.run("document.querySelector('#keep').open = true")

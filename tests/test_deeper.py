@@ -183,7 +183,8 @@ def test_heads_of_a_long_text_say_their_size_and_are_the_same(speaker, monkeypat
 def test_views_of_heads(classifier):
     maps = classifier.heads(TEXT, layer=1)
     text = maps.render(position=1)
-    assert text.startswith(f"layer 2 · {tiny.HEADS} heads · contributions")
+    assert text.startswith(f"layer 2 · {tiny.HEADS} heads · contributions from 0 (·) to ")
+    assert f" to {float(maps.contributions.max()):.3f}" in text.splitlines()[0]
     assert "what each head brings, for 'the' (1)" in text
     assert text.count("\n  head") >= 2
     assert "no head" in text

@@ -478,8 +478,8 @@ def test_frames_behind_a_sound_are_special():
     result = model.explain(audio=wave, rate=16000, answer=ANSWER)
     assert result.source.special[:50].tolist() == [False] * 25 + [True] * 25
     shown = result.render().splitlines()
-    assert shown[-1].split() == ["0", "s", "0.5", "s"]
-    assert len(shown) == 2 + len(result)
+    assert shown[-2].split() == ["0", "s", "0.5", "s"]
+    assert len(shown) == 3 + len(result)
     page = result.to_html()
     assert page.count('class="cell"') == 25 * len(result)
     assert "0.4 s" in page
@@ -488,7 +488,30 @@ def test_frames_behind_a_sound_are_special():
     (ax,) = result.plot().axes
     assert ax.get_xlabel() == "seconds"
     assert ax.images[0].get_extent()[:2] == [0.0, 0.5]
-    assert result.total().render().count("\n") == 2
+    assert result.total().render().count("\n") == 3
+
+
+@pytest.mark.parametrize("method", ["alti", "linear"])
+def test_pictures_of_a_sound_name_what_they_show(whisper, features, method):
+    result = whisper.explain(features=features, answer=ANSWER, method=method)
+    unit = {"alti": "shares of 1", "linear": "logits"}[method]
+    by = f"{method} · {result.model} · {unit}"
+    (ax,) = result.plot().axes
+    texts = [ax.get_title(loc="left"), *(text.get_text() for text in ax.texts)]
+    page, latex = result.to_html(), result.to_latex()
+    assert result.render().splitlines()[0] == by
+    assert by in texts[0]
+    assert by in page
+    assert latex.count(unit) == 1
+    said = "each row relative to its largest window of "
+    assert said in result.render()
+    assert said.capitalize() in page
+    assert said in texts[1]
+    against = "against" if method == "linear" else ""
+    assert all(against in view for view in (result.render(), page, texts[1]))
+    assert ("░" in result.render()) == ("cell against" in page) == bool(against)
+    lowest = float(ax.images[0].get_array().min())
+    assert (lowest < 0) == bool(against)
 
 
 BAD_SOUNDS = {

@@ -5,6 +5,7 @@ import random
 import shutil
 import subprocess
 import sys
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from alti.metrics.alignment import (
     link_recall,
 )
 from alti.model.alignment import align, links_of
+from alti.views.latex import escaped
 
 import tiny
 
@@ -292,6 +294,7 @@ def test_side_by_side_in_a_terminal(drawn):
         "  ein kleiner ── tiny",
         "  <b> ────────── {x}",
         "",
+        "  each row relative to its best; [ ] is a link",
         "       ein kleiner <b>",
         "  tiny [█]   [▓]    ·",
         "  {x}              [█]",
@@ -421,3 +424,16 @@ def test_the_experiments_on_a_tiny_model(trained, data, tmp_path, monkeypatch):
     assert results["pairs"] == 4
     assert results["deletion"].keys() == {"random", "alti"}
     assert len(experiments.tables(results)) == 3
+
+
+def test_an_alignment_marks_what_the_model_did_not_know(trained):
+    model = alti.load(trained[0])
+    found = model.explain("ein \U0001f60d hund", answer="a dog").alignment()
+    assert found.source == ("ein", "\U0001f60d", "hund")
+    (mark,) = filter(None, found.unknown[0])
+    assert found.names[0] == ("ein", f"\U0001f60d {mark}", "hund")
+    figure = found.plot("matrix")
+    ticks = [label.get_text() for label in figure.axes[0].get_xticklabels()]
+    for view in (found.render(), unescape(found.to_html()), " ".join(ticks)):
+        assert mark in view
+    assert escaped(mark) in found.to_latex()

@@ -586,7 +586,7 @@ def test_a_list_of_results_is_a_table(explained):
     assert "alti · minilm-l6-sst2" in shown
     assert "alti · tiny" in shown
     same = alti.cards.table([explained, explained])
-    assert "2 results · alti · minilm-l6-sst2" in same
+    assert "2 results · alti · minilm-l6-sst2 · shares of 1" in same
     assert '<span class="alti-f20" dir="auto">dull</span>0.' in same
 
 
@@ -635,7 +635,7 @@ def test_scores_against_have_shades_of_their_own():
         assert contrast(f"#{colour}", ink) >= 4.5
     found = latex.table(made("good so bad", scores=[0.4, 0.0, -0.2], method="absence"))
     row = next(line for line in found.splitlines() if "against" in line)
-    assert r"-{}0.400 against" in row
+    assert r"{\color{gray}\ensuremath{-}0.400 against}" in row
     assert "for good +0.400 logits" in row
     assert [int(n) for n in re.findall(r"altiword\{(\d)\}", row)] == [8, 7, 6, 5, 0, 1, 2, 3, 4]
 
@@ -712,6 +712,21 @@ def test_documents_compile(tmp_path):
     subprocess.run(
         [*command[:-1], "paper.tex"], cwd=tmp_path, capture_output=True, check=True, timeout=60
     )
+    assert "Overfull" not in (tmp_path / "paper.log").read_text(errors="replace")
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
+def test_a_row_begins_on_the_line_of_its_method(tmp_path):
+    """Special tokens and legends begin with a colour, which had put them a line lower."""
+    rows = made("good so bad", scores=[0.4, 0.1, -0.2]).to_latex(words=False)
+    (tmp_path / "row.tex").write_text(
+        "\\documentclass{article}\\usepackage[T1]{fontenc}\\usepackage{xcolor}\\begin{document}"
+        f"\\setbox0\\vbox{{{rows}}}\\showthe\\dimexpr\\ht0+\\dp0\\end{{document}}"
+    )
+    command = ["pdflatex", "-interaction=nonstopmode", "row.tex"]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60)
+    height = re.search(r"> ([\d.]+)pt", (tmp_path / "row.log").read_text(errors="replace"))
+    assert float(height[1]) < 50  # three lines of 12 points and a little space
 
 
 def test_a_document_of_its_own():

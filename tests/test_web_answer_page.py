@@ -7,6 +7,7 @@ from urllib.parse import quote
 import pytest
 
 import alti
+from alti.web.pieces import pieces_of
 
 import tiny
 from pages import BROWSED, READY, offered, show, text
@@ -419,6 +420,7 @@ def test_an_answer_leaves_as_a_picture(blank):
     blank.wait("document.querySelector('#toast').textContent === 'SVG copied.'")
     svg = blank.run("navigator.clipboard.readText()")
     assert "What it rests on most" in svg
+    assert ", in logits" in svg
     lines = f"{TOKENS}.filter(t => t.textContent.trim()).length"
     assert svg.count('height="3"') >= 2 * blank.run(lines)  # the lines of the probabilities
     blank.run("document.querySelector('#keep').open = true")
@@ -452,6 +454,33 @@ def test_an_answer_leaves_as_html_latex_and_json(blank, model):
     assert alti.Attribution.from_dict(json.loads(files["JSON"])[0]) == found
     assert files["HTML"] == alti.html.page([found])
     assert files["LaTeX"] == alti.latex.document([found])
+
+
+UNREAD = {
+    "pieces": [
+        {"text": "Loved it ", "start": 0, "score": 0.25},
+        {"text": "\U0001f60d", "start": 9, "score": 0.5, "unknown": "[UNK]"},
+    ],
+    "signed": False,
+    "sections": [],
+}
+DRAWN = """import('/prompted.js').then(m => {{
+    const view = {}, scale = m.scaleOfPieces(view);
+    const box = document.createElement('div');
+    box.append(m.promptText(view, scale, ''), m.rankedList(view, scale));
+    return [...box.querySelectorAll('.alti-unknown')].map(
+        mark => [mark.parentNode.textContent, mark.parentNode.ariaLabel]) }})"""
+
+
+def test_what_the_model_did_not_know_of_a_prompt(blank):
+    show(blank, text="A film.", methods="alti")
+    marked = blank.run(DRAWN.format(json.dumps(UNREAD)))
+    assert marked[0] == ["\U0001f60d[UNK]", "\U0001f60d read as [UNK], 0.500"]
+    assert marked[1][0] == "\U0001f60d[UNK]"
+    found = alti.load(device="cpu").explain("Loved it \U0001f60d")
+    for by in ("word", "token"):
+        sent = [piece for piece in pieces_of(found, by) if "unknown" in piece]
+        assert [(piece["text"], piece["unknown"]) for piece in sent] == [("\U0001f60d", "[UNK]")]
 
 
 def test_another_model_has_other_tokens(blank):

@@ -14,7 +14,7 @@ from alti.model.model import Model
 
 import tiny
 from browser import Browser
-from pages import BROWSED, READY, TEXT, file, high_contrast, offered, show
+from pages import BROWSED, READY, TEXT, file, high_contrast, offered, printed, show
 from serving import running
 
 pytestmark = BROWSED
@@ -81,7 +81,13 @@ def test_heads_are_those_of_the_library(page):
     assert f"{float(maps.residual[0]):.3f} comes through no head" in page.run(
         "document.querySelector('#head-by').textContent"
     )
+    largest = float(maps.contributions.max())
+    scale = "document.querySelector('#head-scale').textContent"
+    assert page.run(scale).startswith(
+        f"0{largest:.3f}shares of what the token becomes, in every map"
+    )
     page.click("[name=of-head][value=attention]")
+    assert page.run(scale).startswith(f"0{float(maps.attention.max()):.3f}attention, shares of 1")
     assert page.run(shown) == pytest.approx(maps.attention[head, 0].tolist(), abs=1e-3)
 
 
@@ -261,7 +267,9 @@ def test_heads_and_lens_leave_as_pictures(page, name):
     picture = Image.open(io.BytesIO(file(page, "picture", name)))
     assert picture.size == tuple(2 * side for side in size)
     assert len(picture.convert("RGB").getcolors(1 << 24)) > 50
-    assert file(page, "pdf", name).startswith(b"%PDF")
+    document = printed(page, name)
+    assert b"/FontFile" in document
+    assert (b"/Subtype /Image" in document) == (name == "heads")  # its maps are pixels
     page.run(f"document.querySelector('#{name}').open = false")
     assert name not in offered(page)
 

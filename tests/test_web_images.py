@@ -5,6 +5,7 @@ import io
 import json
 import urllib.error
 import urllib.request
+from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -15,10 +16,11 @@ from alti.web import images
 
 import tiny
 from browser import Browser
-from pages import BROWSED, text
+from pages import BROWSED, file, offered, printed, text
 from serving import running
 
 READY = "!document.body.hasAttribute('aria-busy')"
+SVG = "{http://www.w3.org/2000/svg}"
 LABELS = {0: "cat", 1: "dog", 2: "<b>neither</b>"}
 
 
@@ -182,3 +184,17 @@ class TestPage:
         page.wait(f"{READY} && document.querySelectorAll('.result').length > 0")
         assert page.run("document.querySelector('#pictured').hidden")
         assert page.run("getComputedStyle(document.querySelector('.texts')).display") != "none"
+
+    def test_an_image_leaves_as_a_picture(self, page, picture):
+        given(page, picture)
+        assert offered(page) == ["pictured"]
+        root = ElementTree.fromstring(file(page, "vector", "pictured"))
+        said = " ".join("".join(node.itertext()) for node in root.iter(f"{SVG}text"))
+        for name in ("tiny-vit", "alti", "linear", "shares of 1", "logits"):
+            assert name in said
+        assert len(list(root.iter(f"{SVG}image"))) == 3
+        assert b"/FontFile" in printed(page, "pictured")
+        page.run("document.querySelector('#keep').open = true")
+        shown = "[...document.querySelectorAll('#keep .kind b')].filter(b => b.offsetParent)"
+        names = page.run(f"{shown}.map(b => b.textContent)")
+        assert names == ["Picture of", "Image", "SVG", "PDF"]  # the others are of texts

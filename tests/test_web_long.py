@@ -15,7 +15,7 @@ from alti.web.settings import Settings
 from test_web_answer_page import DONE
 
 import tiny
-from pages import BROWSED, text
+from pages import BROWSED, file, text
 
 pytestmark = pytest.mark.xdist_group("web")  # one server for all
 browsed = BROWSED[0]
@@ -127,7 +127,9 @@ def test_a_prompt_of_4000_tokens_stays_usable(blank, model):
 def test_the_slider_colours_the_prompt_by_layers(blank, model):
     opened(blank, **SHORT)
     blank.wait(DONE)
-    own = blank.run("document.querySelector('#prompted').innerHTML")
+    looks = """[...document.querySelectorAll('#prompted [data-piece]')].map(
+        s => [s.className, s.title, s.ariaLabel, s.dataset.score])"""
+    own = blank.run(looks)
     blank.click("#follow")
     blank.wait("!document.querySelector('#answer-layers label').hidden")
     assert blank.run("document.activeElement.id") == "answer-layer"
@@ -137,10 +139,14 @@ def test_the_slider_colours_the_prompt_by_layers(blank, model):
     titles = blank.run("[...document.querySelectorAll('#prompted [data-piece]')].map(s => s.title)")
     shown = [float(title.rpartition(": ")[2]) for title in titles]
     assert shown == pytest.approx(rows.scores[1, : len(shown)].tolist(), abs=6e-4)
+    said = "[...document.querySelectorAll('#prompted [data-piece]')].map(s => s.dataset.score)"
+    assert [float(score) for score in blank.run(said)] == shown  # no number of the method is left
+    legend = "document.querySelector('#prompted .alti-legend').textContent"
+    assert blank.run(legend).endswith("shares of 1, after layer 2, as alti sees it")
+    assert "after layer 2" in file(blank, "vector", "answer").decode()
     blank.click("#follow")
-    assert blank.run("document.querySelector('#prompted').innerHTML").count("alti-f") == own.count(
-        "alti-f"
-    )
+    assert blank.run(looks) == own
+    assert not blank.run(legend).endswith("as alti sees it")
 
 
 @browsed

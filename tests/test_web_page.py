@@ -6,7 +6,7 @@ import pytest
 
 import alti
 
-from pages import BROWSED, CHOOSE, READY, TEXT, same, scores, show, write
+from pages import BROWSED, CHOOSE, READY, TEXT, same, scores, show, text, write
 
 pytestmark = BROWSED
 
@@ -316,9 +316,15 @@ def test_of_two_texts_one_can_be_wrong(page):
 
 
 def test_a_link_of_another_model_s_class(blank):
-    show(blank, text="good film", methods="absence,absence", target=99)
+    show(blank, text="good film", methods="absence,absence,foo", target=99, versus="gpt-7")
     assert blank.run("document.querySelector('#error').hidden") is True
     assert blank.run("document.querySelectorAll('[data-method=absence]').length") == 1
+    assert text(blank, "#link-hint") == (
+        "The link asks for the class 99, the method foo, the model gpt-7 beside it, which is not "
+        "here: the page shows what there is of minilm-l6-sst2."
+    )
+    show(blank, text="good film", methods="absence", target=1)
+    assert blank.run("document.querySelector('#link-hint').hidden") is True
 
 
 def test_back_to_the_prediction_and_focus_stays(page):

@@ -2,9 +2,7 @@
 
 import io
 import json
-import math
 import re
-import zlib
 from xml.etree import ElementTree
 
 import pytest
@@ -16,7 +14,7 @@ from alti.views.html import class_of
 from alti.views.segments import passages, scale_of
 from alti.web.help import PLAIN
 
-from pages import BROWSED, CHOOSE, READY, TEXT, file, show, text
+from pages import BROWSED, CHOOSE, READY, TEXT, file, printed, show, text
 
 pytestmark = BROWSED
 NAME = "minilm-l6-sst2"
@@ -339,14 +337,15 @@ def test_every_panel_leaves_as_image_svg_and_pdf(blank, panel):
     image = Image.open(io.BytesIO(file(blank, "picture", panel)))
     assert image.size == (2 * width, 2 * height)
     assert len(image.convert("RGB").getcolors(1 << 24)) > 50
-    document = file(blank, "pdf", panel)
-    assert document.startswith(b"%PDF-1.4")
-    assert f"/MediaBox [0 0 {0.75 * width:g} {0.75 * height:g}]".encode() in document
-    start = int(document.rpartition(b"startxref\n")[2].split()[0])
-    assert document[start : start + 4] == b"xref"
-    packed = document.partition(b"/FlateDecode")[2].partition(b"stream\n")[2]
-    pixels = zlib.decompressobj().decompress(packed)
-    assert len(pixels) == 3 * math.ceil(3 * width) * math.ceil(3 * height)
+    document = printed(blank, panel)
+    assert b"/FontFile" in document  # letters are letters
+    assert b"/Subtype /Image" not in document  # and lines are lines
+    assert document.count(b"/Type /Page\n") == 1
+    size = re.search(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", document)
+    assert [float(each) for each in size.groups()] == pytest.approx(
+        [0.75 * width, 0.75 * height], abs=1
+    )
+    assert not blank.run("!!document.querySelector('svg.printed')")  # the page is as before
 
 
 def test_pictures_keep_names_scales_and_borders_of_sub_words(blank):
@@ -394,3 +393,31 @@ def test_the_menu_saves_a_chosen_panel_and_maps(page, model):
     stored = json.loads(page.run("window.saved[1].text()"))
     assert stored[0]["layers"] == model.explain(TEXT).to_dict()["layers"]
     assert not page.run("!!document.querySelector(\"[aria-label='Copy as PDF']\")")
+
+
+BEYOND = """[...document.querySelectorAll({!r})].filter(e => {{
+    const box = e.getBoundingClientRect();
+    return box.width && (box.left < 0 || box.right > innerWidth) }}).map(e => e.outerHTML)"""
+
+
+@pytest.mark.parametrize("width", [320, 390])
+@pytest.mark.parametrize("menu", ["keep", "methods", "options"])
+def test_a_menu_fits_a_phone(blank, menu, width):
+    blank.size(width, 800)
+    show(blank, text=TEXT, methods="alti,absence")
+    blank.click(f"#{menu} summary")
+    assert blank.run(f"document.querySelector('#{menu} .panel').offsetWidth") > 200
+    assert blank.run(BEYOND.format(f"#{menu} .panel, #{menu} .panel *")) == []
+    blank.key("Escape")
+
+
+def test_long_labels_fit_a_phone(blank):
+    blank.size(320, 800)
+    show(blank, model="tiny-bert", text=TEXT, methods="absence", target=2, against=1)
+    assert blank.run(BEYOND.format(".result, .result *")) == []
+
+
+def test_the_class_of_the_first_text_is_not_called_the_prediction_of_the_second(blank):
+    show(blank, text="It is a good film.", other="It is not a good film.", methods="absence")
+    assert "the prediction positive, 99.9 % is read" in text(blank, "#flow-by")
+    assert "the class positive, 0.2 % is read" in text(blank, "#flow-other-by")

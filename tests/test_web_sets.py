@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+from xml.etree import ElementTree
 
 import pyarrow
 import pytest
@@ -13,6 +14,7 @@ import alti
 from pages import BROWSED, READY, file, high_contrast, offered, show
 
 pytestmark = BROWSED
+SVG = "{http://www.w3.org/2000/svg}"
 ROWS = [
     ("A gorgeous, witty film.", "positive"),
     ("A tedious mess.", "positive"),  # wrong: the model says negative
@@ -314,7 +316,10 @@ def test_a_set_leaves_as_a_picture_that_says_who_predicted(opened):
     for control in ("Predict all rows", "Open a file", "Keep this view"):
         assert control not in svg
     opened.size(320, 800)
-    assert "A tedious mess." in file(opened, "vector", "sets").decode()
+    root = ElementTree.fromstring(file(opened, "vector", "sets"))
+    lines = {"".join(node.itertext()): float(node.get("y")) for node in root.iter(f"{SVG}text")}
+    assert lines["label"] == lines["prediction"] == lines["confidence"]  # a table, with its head
+    assert lines["label"] < lines["A tedious mess."]
 
 
 def test_without_rows_there_is_nothing_to_draw(blank):

@@ -1,6 +1,7 @@
 """What if, over HTTP and on the page: the library's own numbers."""
 
 import json
+import re
 from urllib.parse import quote
 
 import httpx
@@ -142,6 +143,27 @@ def test_every_word_predicted_and_measured(page, model):
     page.run("document.querySelector('#text').select()")
     page.type("A clever film")
     page.wait(f"{READY} && !document.querySelector('.scatter')")  # it was of another text
+
+
+@browsed
+def test_rows_of_words_have_scales_and_marks(blank):
+    show(blank, text="The plot is superb \U0001f60d, but a mess.", methods="absence")
+    blank.click("#measure")
+    blank.wait("!!document.querySelector('.scatter')")
+    rows = "[...document.querySelectorAll('#measured .alti-row')]"
+    legends = blank.run(f"{rows}.map(row => row.querySelector('.alti-legend').textContent)")
+    assert re.fullmatch(r"−0\.\d+ againstfor negative \+0\.\d+relative effect", legends[0])
+    assert re.search(r"\d\.\d+points$", legends[1])
+    marked = "row => [...row.querySelectorAll('.alti-unknown')].map(s => s.parentNode.textContent)"
+    assert blank.run(f"{rows}.map({marked})") == [["\U0001f60d,[UNK]"]] * 2
+    words = "[...document.querySelectorAll('#measured .alti-text')].map(p => p.textContent.trim())"
+    assert blank.run(words) == ["The plot is superb \U0001f60d,[UNK] but a mess."] * 2
+    names = blank.run("[...document.querySelectorAll('.numbers tbody th')].map(t => t.textContent)")
+    assert "\U0001f60d, [UNK]" in names
+    pick(blank, "\U0001f60d,[UNK]")
+    blank.click("#without")
+    blank.wait(f"{TRIES} === 1")
+    assert "without “\U0001f60d, [UNK]”" in text(blank, "#tries li")
 
 
 @browsed

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -33,6 +34,13 @@ class Alignment:
     scores: Tensor  # [target, source]
     links: tuple[Link, ...]
     by: str = ""  # the method and the model that it is made with, as views name them
+    # For both texts: "", or what the model read in a word that it does not know ([UNK]).
+    unknown: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+
+    @property
+    def names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The words of both texts as views show them: as typed, and what was read instead."""
+        return _marked(self.source, self.unknown[0]), _marked(self.target, self.unknown[1])
 
     def __str__(self) -> str:
         """As tools for alignments write it: 0-0 1-2 …"""
@@ -92,7 +100,19 @@ def align(source: Source, scores: Tensor, *, near: float = NEAR, spaced: bool = 
         tuple(source.texts[side][slice(*span)] for span, _ in found)
         for side, found in enumerate(words)
     )
-    return Alignment(read, written, matrix, tuple(sorted(links)))
+    unknown = _unknown(source, words[0]), _unknown(source, words[1])
+    return Alignment(read, written, matrix, tuple(sorted(links)), unknown=unknown)
+
+
+def _marked(words: tuple[str, ...], marks: tuple[str, ...]) -> tuple[str, ...]:
+    pairs = zip_longest(words, marks, fillvalue="")
+    return tuple(f"{word} {mark}" if mark else word for word, mark in pairs)
+
+
+def _unknown(source: Source, words: Words) -> tuple[str, ...]:
+    if not source.unknown:
+        return ()
+    return tuple(max(source.unknown[i] for i in tokens) for _, tokens in words)
 
 
 def by_words(

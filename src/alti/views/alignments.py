@@ -51,28 +51,29 @@ def sources_of(alignment: Alignment, target: int) -> list[int]:
 def render(alignment: Alignment) -> str:
     """Each target word beside its source words, then the matrix, where it fits."""
     lefts = [
-        " ".join(alignment.source[i] for i in sources_of(alignment, j)) or "–"
-        for j in range(len(alignment.target))
+        " ".join(alignment.names[0][i] for i in sources_of(alignment, j)) or "–"
+        for j in range(len(alignment.names[1]))
     ]
     wide = max(map(len, lefts))
     lines = [" · ".join(filter(None, ("source → target", alignment.by)))]
-    for left, word in zip(lefts, alignment.target, strict=True):
+    for left, word in zip(lefts, alignment.names[1], strict=True):
         lines.append(f"  {left} {'─' * (wide - len(left) + 2)} {word}")
     return "\n".join(map(plain, [*lines, "", *_matrix(alignment)]))
 
 
 def _matrix(alignment: Alignment) -> list[str]:
     """Rows of shades; links in brackets."""
-    side = max(min(len(word), CUT) for word in alignment.target)
-    heads = [word[: CUT - 6] for word in alignment.source]
+    side = max(min(len(word), CUT) for word in alignment.names[1])
+    heads = [word[: CUT - 6] for word in alignment.names[0]]
     widths = [max(3, len(word)) for word in heads]
     if side + sum(widths) + 2 * len(widths) > WIDEST:
         return ["(the matrix is wider than the terminal: see to_html)"]
     lines = [
+        "  each row relative to its best; [ ] is a link",
         " " * (side + 3)
-        + " ".join(head.center(wide) for head, wide in zip(heads, widths, strict=True))
+        + " ".join(head.center(wide) for head, wide in zip(heads, widths, strict=True)),
     ]
-    for j, (word, row) in enumerate(zip(alignment.target, shares(alignment), strict=True)):
+    for j, (word, row) in enumerate(zip(alignment.names[1], shares(alignment), strict=True)):
         linked = sources_of(alignment, j)
         cells = [_cell(share, i in linked).center(widths[i]) for i, share in enumerate(row)]
         lines.append(f"  {word[:CUT].ljust(side)} {' '.join(cells)}".rstrip())
@@ -111,7 +112,7 @@ links.</figcaption></figure>
 
 def lines_svg(alignment: Alignment) -> str:
     """The source above the target, links between them."""
-    rows = alignment.source, alignment.target
+    rows = alignment.names
     centres = [_centres(words) for words in rows]
     width = max(edges[-1][1] for edges in centres)
     strengths = shares(alignment)
@@ -139,10 +140,10 @@ def _centres(words: tuple[str, ...]) -> list[tuple[float, float]]:
 
 def matrix_svg(alignment: Alignment) -> str:
     """Target words × source words."""
-    side = ROOM * max(map(len, alignment.target)) + 10
-    above = ROOM * max(map(len, alignment.source)) + 10
+    side = ROOM * max(map(len, alignment.names[1])) + 10
+    above = ROOM * max(map(len, alignment.names[0])) + 10
     parts = []
-    for i, word in enumerate(alignment.source):
+    for i, word in enumerate(alignment.names[0]):
         x = side + CELL * (i + 0.65)
         parts.append(
             f'<text x="{x:.0f}" y="{above - 6:.0f}" transform="rotate(-90 {x:.0f} '
@@ -150,11 +151,11 @@ def matrix_svg(alignment: Alignment) -> str:
         )
     for j, row in enumerate(shares(alignment)):
         y = above + CELL * j
-        parts.append(f'<text x="0" y="{y + 17:.0f}">{escape(alignment.target[j])}</text>')
+        parts.append(f'<text x="0" y="{y + 17:.0f}">{escape(alignment.names[1][j])}</text>')
         for i, share in enumerate(row):
             parts += _square(side + CELL * i, y, share, (i, j) in alignment.links)
-    across = side + CELL * len(alignment.source) + 4
-    return _svg(across, above + CELL * len(alignment.target) + 4, parts)
+    across = side + CELL * len(alignment.names[0]) + 4
+    return _svg(across, above + CELL * len(alignment.names[1]) + 4, parts)
 
 
 def _square(x: float, y: float, share: float, linked: bool) -> list[str]:
@@ -178,7 +179,7 @@ def _svg(width: float, height: float, parts: list[str]) -> str:
 def picture(alignment: Alignment) -> str:
     """Lines between source and target, for the package tikz."""
     parts = [r"\begin{tikzpicture}[every node/.style={anchor=base, inner sep=2pt}]"]
-    for side, (words, y) in enumerate(((alignment.source, 0), (alignment.target, -1.6))):
+    for side, (words, y) in enumerate(zip(alignment.names, (0, -1.6), strict=True)):
         at = f"(0,{y})"
         for number, word in enumerate(words):
             own = f"s{side}x{number}"
@@ -194,8 +195,8 @@ def picture(alignment: Alignment) -> str:
 
 def table(alignment: Alignment) -> str:
     """The matrix, for the packages array, rotating and xcolor with the option table."""
-    columns = "".join("c" for _ in alignment.source)
-    heads = [rf"\rotatebox{{90}}{{{escaped(word)}}}" for word in alignment.source]
+    columns = "".join("c" for _ in alignment.names[0])
+    heads = [rf"\rotatebox{{90}}{{{escaped(word)}}}" for word in alignment.names[0]]
     lines = [rf"\begin{{tabular}}{{r{columns}}}", " & ".join(["", *heads]) + r" \\"]
     for j, row in enumerate(shares(alignment)):
         linked = sources_of(alignment, j)
@@ -203,7 +204,7 @@ def table(alignment: Alignment) -> str:
             rf"\cellcolor{{blue!{round(70 * share)}}}" + (DOT if i in linked else "")
             for i, share in enumerate(row)
         ]
-        lines.append(" & ".join([escaped(alignment.target[j]), *cells]) + r" \\")
+        lines.append(" & ".join([escaped(alignment.names[1][j]), *cells]) + r" \\")
     return "\n".join([*lines, r"\end{tabular}"]) + "\n"
 
 

@@ -22,8 +22,11 @@ from alti.views.said import (
     is_text,
     label_of,
     method_of,
+    scale_name,
     shortened,
+    side_of,
     strongest,
+    unnamed,
     whole_answer,
 )
 from alti.views.segments import passages, scale_of
@@ -90,10 +93,11 @@ def _layer(view: Attribution, scales: dict[bool, Scale], number: int, *, last: b
 def table(results: Sequence[Attribution | Attributions]) -> Card:
     """A row for each of several results: its text, its prediction and what this rests on most."""
     flat = [one for each in results for one in _each(each)]
-    names = {(method_of(one), one.model) for one in flat}
+    names = {_by(one) for one in flat}
+    several = len(names) > 1
     scales = _scales(flat)
-    rows = "\n".join(_row(one, scales[method_of(one)], named=len(names) > 1) for one in flat)
-    by = " · ".join(filter(None, next(iter(names)))) if len(names) == 1 else ""
+    rows = "\n".join(_row(one, scales[method_of(one)], named=several) for one in flat)
+    by = names.pop() if len(names) == 1 else ""
     caption = f"{len(flat)} results" + (f" · {escaped(by)}" if by else "")
     head = "".join(
         f'<th scope="col">{name}</th>'
@@ -107,6 +111,12 @@ def table(results: Sequence[Attribution | Attributions]) -> Card:
 </tbody>
 </table></div>
 </section>""")
+
+
+def _by(result: Attribution) -> str:
+    """The method, the model, and what the scores are."""
+    unit = unnamed(scale_name(result), side_of(result))
+    return " · ".join(filter(None, (method_of(result), result.model, unit)))
 
 
 def _each(result: Attribution | Attributions) -> list[Attribution]:
@@ -128,7 +138,7 @@ def _scales(results: list[Attribution]) -> dict[str, Scale]:
 
 
 def _row(result: Attribution, scale: Scale, *, named: bool) -> str:
-    by = f"<td>{escaped(f'{method_of(result)} · {result.model}')}</td>" if named else ""
+    by = f'<td class="alti-by">{escaped(_by(result))}</td>' if named else ""
     view = by_words(result)
     best = "".join(_ranked(each, scale) for each in strongest(view, MOST))
     text = escaped(shortened(" / ".join(result.source.texts), TEXT))

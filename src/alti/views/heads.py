@@ -24,7 +24,8 @@ def render(
     style = style or Style.here()
     values = maps.attention if attention else maps.contributions
     what = "attention" if attention else "contributions"
-    head = f"layer {maps.layer + 1} · {len(maps)} heads · {what}"
+    largest = float(values.max())
+    head = f"layer {maps.layer + 1} · {len(maps)} heads · {what} from 0 (·) to {largest:.3f}"
     lines = [" · ".join(filter(None, (style.set(head, BOLD), plain(maps.model))))]
     if max(values.shape[1:]) <= LARGEST:
         lines += _small_multiples(values, style)

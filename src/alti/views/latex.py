@@ -149,7 +149,8 @@ def _table(attributions: Shown, environment: str, words: bool, one_scale: bool) 
             rows += [_row(*cells) for cells in lens.latex(attribution, escaped)]
     columns = r"{@{}p{0.2\linewidth}@{\hspace{0.02\linewidth}}p{0.78\linewidth}@{}}"
     body = "\n".join(rows)
-    return f"{_MACROS.lstrip()}\\begin{{{environment}}}{columns}\n{body}\n\\end{{{environment}}}\n"
+    start = rf"\noindent\begin{{{environment}}}"  # it is as wide as a line
+    return f"{_MACROS.lstrip()}{start}{columns}\n{body}\n\\end{{{environment}}}\n"
 
 
 def _common(groups: list[list[Attribution]], words: bool) -> "dict[str, Shades]":
@@ -183,10 +184,10 @@ def _groups(attribution: Attribution) -> list[str]:
     """The method; then each group's name, its score in its shade, and its text."""
     scores = attribution.scores.tolist()
     scale = Scale.of(scores)
-    shades = Shades.of(scores)
+    shades = Shades(0.0, scale.largest, scale.signed)  # from 0: two equal halves look equal
     rows = [_row(_method(attribution), f"by {attribution.source.by}")]
     for i in order_of(attribution):
-        box = _box(escaped(scale.number(scores[i])), shades.shade(scores[i]))
+        box = _box(_number(scale, scores[i]), shades.shade(scores[i]))
         text = escaped(shortened(attribution.tokens[i], CUT))
         rows.append(_row(escaped(number_of(attribution.source, i)), rf"{box} {text}"))
     below = r" \quad ".join([_legend(attribution, shades), *_notes(attribution, scale)])
@@ -202,21 +203,24 @@ def _legend(attribution: Attribution, shades: "Shades") -> str:
     unit = scale_name(attribution)
     order = (8, 7, 6, 5, 0, 1, 2, 3, 4) if shades.signed else range(len(BINS))
     boxes = "".join(_box(r"\enspace", number) for number in order)
-    low, high = (
-        scale.number(-shades.high if shades.signed else shades.low),
-        scale.number(shades.high),
-    )
+    low = _number(scale, -shades.high if shades.signed else shades.low)
+    high = _number(scale, shades.high)
     if shades.signed:
         low = f"{low} against"
-        high = f"for {label} {high}" if label else f"for {high}"
+        high = f"for {escaped(label)} {high}" if label else f"for {high}"
         unit = unnamed(unit, label)
-    ends = [rf"{{\color{{gray}}{escaped(end)}}}" for end in (low, f"{high} {unit}")]
+    ends = [rf"{{\color{{gray}}{end}}}" for end in (low, f"{high} {escaped(unit)}")]
     return rf"{{\footnotesize {ends[0]} {boxes} {ends[1]}}}"
+
+
+def _number(scale: Scale, score: float) -> str:
+    """A score with a minus, not a hyphen."""
+    return escaped(scale.number(score).replace("-", "−"))
 
 
 def _notes(attribution: Attribution, scale: Scale, *, words: bool = True) -> list[str]:
     """What is not on the text, in grey."""
-    left = notes(attribution, scale, words=words)
+    left = [note.replace("-", "−") for note in notes(attribution, scale, words=words)]
     return [rf"{{\footnotesize\color{{gray}}{escaped(note)}}}" for note in left]
 
 
@@ -228,7 +232,8 @@ def _method(attribution: Attribution) -> str:
 
 
 def _row(left: str, right: str) -> str:
-    return rf"\raggedright {left} & \raggedright {right}\tabularnewline"
+    # a cell that began with a colour would stand a line lower than the one beside it
+    return rf"\raggedright {left} & \raggedright\leavevmode {right}\tabularnewline"
 
 
 def _spaced(rows: list[str]) -> list[str]:

@@ -41,8 +41,8 @@ def _sent(found: Attributions) -> dict[str, Any]:
         for _, tokens in words_of(found.source, 1, spaced=False)
     ]
     return {
-        "source": [visible(word) for word in aligned.source],
-        "target": [visible(word) for word in aligned.target],
+        "source": [visible(word) for word in aligned.names[0]],
+        "target": [visible(word) for word in aligned.names[1]],
         "links": aligned.links,
         "shares": [[round(share, 4) for share in row] for row in shares(aligned)],
         "from_source": found.source_share.tolist(),

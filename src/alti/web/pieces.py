@@ -30,7 +30,8 @@ def pieces_of(attribution: Attribution, by: str) -> list[dict[str, Any]]:
     made = []
     for piece in pieces:
         name = "" if piece.text else "".join(token for token, _ in piece.tokens)
-        made.append(_piece(piece.text, at, piece.score, special=piece.special, name=name))
+        about = _piece(piece.text, at, piece.score, special=piece.special, name=name)
+        made.append(about | ({"unknown": visible(piece.unknown)} if piece.unknown else {}))
         at += len(piece.text)
     return made
 

@@ -102,12 +102,19 @@ def _without(
         "after": found.after.tolist(),
         "fall": found.measured.scores.tolist(),
         "names": [_short(name) for name in found.measured.tokens],
+        "unknown": _unknown(found.measured.source, question["by"]),
         "places": [[group.segment, *group.span] for group in found.measured.source.groups],
         "predicted": predicted.scores.tolist(),
         "correlation": found.rank_correlation,
         "method": question["method"],
         "unit": unnamed(scale_name(predicted), side_of(predicted)),
     }
+
+
+def _unknown(source: Source, by: str) -> list[str]:
+    """For each word "", or what the model read for it because it does not know it."""
+    marks = source.unknown if by == "word" else ()
+    return [visible(mark) for mark in marks] or [""] * len(source)
 
 
 def _short(text: str) -> str:

@@ -27,8 +27,8 @@ SPACE = 0.22  # between words
 
 def alignment_lines(alignment: Alignment, *, ax: Axes | None = None) -> Axes:
     """The source above the target, a line for each link, stronger where its score is."""
-    places = [_places(words) for words in (alignment.source, alignment.target)]
-    lasts = (alignment.source[-1], alignment.target[-1])
+    places = [_places(words) for words in alignment.names]
+    lasts = [words[-1] for words in alignment.names]
     width = max(
         ends[-1] + LETTER * (len(literal(last)) / 2 + 1)
         for ends, last in zip(places, lasts, strict=True)
@@ -39,7 +39,8 @@ def alignment_lines(alignment: Alignment, *, ax: Axes | None = None) -> Axes:
         share = strengths[j][i]
         ends = places[0][i], places[1][j]
         ax.plot(ends, (0.85, 0.15), color=BLUE, alpha=0.25 + 0.75 * share, linewidth=1.6)
-    rows = (alignment.source, places[0], 0.9), (alignment.target, places[1], 0.1)
+    source, target = alignment.names
+    rows = (source, places[0], 0.9), (target, places[1], 0.1)
     for words, own, y in rows:
         for word, x in zip(words, own, strict=True):
             side = "bottom" if y > 0.5 else "top"
@@ -64,7 +65,8 @@ def alignment_matrix(alignment: Alignment, *, ax: Axes | None = None) -> Axes:
     """Target words (rows) × source words; rows relative to their best, links framed."""
     values = array(shares(alignment))
     rows, columns = values.shape
-    beside, below = inches(alignment.target), inches(alignment.source)
+    source, target = alignment.names
+    beside, below = inches(target), inches(source)
     ax, size = axes(
         ax, max(TITLED, 0.26 * columns), max(1.0, 0.26 * rows), beside=beside, below=below
     )
@@ -73,8 +75,8 @@ def alignment_matrix(alignment: Alignment, *, ax: Axes | None = None) -> Axes:
         corner = i - 0.46, j - 0.46
         ax.add_patch(Rectangle(corner, 0.92, 0.92, fill=False, edgecolor=INK, linewidth=0.9))
     bare(ax)
-    name(ax.yaxis, alignment.target, size[1])
-    name(ax.xaxis, alignment.source, size[0], upright=True)
+    name(ax.yaxis, target, size[1])
+    name(ax.xaxis, source, size[0], upright=True)
     by = (literal(alignment.by, LONGEST_NAME), "rows relative to their best, links framed")
     title(ax, "word alignment", " · ".join(filter(None, by)))
     return ax

@@ -1,15 +1,28 @@
 """A plot of what a transcript rests on in a sound."""
 
+from typing import Any
+
 from matplotlib.axes import Axes
 
 from alti.model.attribution import Attribution
 from alti.model.attributions import Attributions
-from alti.views.plots.look import INK, WATER, array, axes, bare, inches, name, title
+from alti.views.plots.look import (
+    INK,
+    LONGEST_NAME,
+    WATER,
+    array,
+    axes,
+    bare,
+    inches,
+    literal,
+    name,
+    title,
+)
 from alti.views.sounds import heard
 
 
 def sound(result: Attribution | Attributions, *, ax: Axes | None = None) -> Axes:
-    """Tokens (rows) × seconds; rows relative to their largest window."""
+    """Tokens (rows) × seconds, blue for a token and red against it."""
     view = heard(result)
     values = array(view.shares())
     names = [each.strip() for each in view.names]
@@ -17,10 +30,14 @@ def sound(result: Attribution | Attributions, *, ax: Axes | None = None) -> Axes
     height = max(0.8, 0.26 * len(names))
     ax, size = axes(ax, 6.0, height, beside=inches(names) + 0.3, below=0.4)
     edges = (0.0, length, len(names) - 0.5, -0.5)
-    ax.imshow(values, cmap=WATER, vmin=0, vmax=1, aspect="auto", extent=edges)
+    colours: dict[str, Any] = (
+        {"cmap": "RdBu", "vmin": -1} if view.signed else {"cmap": WATER, "vmin": 0}
+    )
+    ax.imshow(values, vmax=1, aspect="auto", extent=edges, **colours)
     bare(ax)
     name(ax.yaxis, names, size[1])
     ax.tick_params(axis="x", length=3, labelsize=8, labelcolor=INK)
     ax.set_xlabel("seconds", fontsize=8.5, color=INK)
-    title(ax, "What was heard", f"{result.method} · {result.model}".rstrip(" ·"))
+    against = " (red against the token)" if view.signed else ""
+    title(ax, f"What was heard: {literal(view.by, LONGEST_NAME)}", f"{view.scale}{against}")
     return ax

@@ -285,7 +285,7 @@ function show() {
     howTo(whole),
     ...notes,
     promptText(view, scale, legend(scale, { label: view.side, unit: view.unit, left: leftOf(view) })),
-    layerSlider(model().layers, rowsOfLayers, (row) => repaint(view, scale, row)),
+    layerSlider(model().layers, rowsOfLayers, (row, layer) => repaint(view, scale, row, layer)),
     rankedList(view, scale),
   );
   if (focused) node.querySelector(`[data-token="${focused}"]`)?.focus({ preventScroll: true });

@@ -1,6 +1,6 @@
 // What an answer is made of after each layer: the same prompt, coloured layer by layer.
 
-import { element, number } from "/paint.js";
+import { element } from "/paint.js";
 
 // The server sends shares of each layer's maximum; a row for each layer, a column for each piece.
 export function unpackedRows({ shape, largest, data, starts }) {
@@ -51,6 +51,3 @@ export function layerSlider(count, load, paint) {
   });
   return element("div", { class: "controls", id: "answer-layers" }, label, button);
 }
-
-export const largestOf = (row) => [...row.values()].reduce((most, score) => Math.max(most, score), 0);
-export const shareOf = (score, largest) => number(score, { largest, signed: false });

@@ -125,10 +125,12 @@ function notesOn(view) {
   return texts.map((text) => element("span", { text }));
 }
 
-const predictionOf = (view) =>
-  view.label === null
-    ? "the prediction"
-    : `the prediction ${[quoted(view.label), chance(view)].filter(Boolean).join(", ")}`;
+// What is read: the prediction, or the class that is explained in its place.
+function readOf(view) {
+  const best = view.classes[0];
+  const what = best && best.index !== view.target ? "the class" : "the prediction";
+  return view.label === null ? what : `${what} ${[quoted(view.label), chance(view)].filter(Boolean).join(", ")}`;
+}
 
 const chance = (view) => (view.probability === null ? "" : percent(view.probability));
 
@@ -222,7 +224,7 @@ function showMixingTitle(view, word) {
   const which = views.every(Boolean) ? ` in ${sideName(views.indexOf(view))}` : "";
   at("mixing-title").replaceChildren("What ", title, ` is made of${which}`);
   const seen = `As ${view.mixing.method} sees it in ${view.model}`;
-  const note = isRead ? `; ${predictionOf(view)} is read from it` : "";
+  const note = isRead ? `; ${readOf(view)} is read from it` : "";
   const part = partOf(view, word);
   at("mixing-by").textContent = `${seen}${note}${part}. Click a word for another.`;
   if (state.place === null || view.position === null || isRead) return;
@@ -306,7 +308,7 @@ function drawGraph(view, box, threshold) {
   const numbers = `${drawn} of ${every} contributions are drawn, those above ${least} %`;
   const text = views.every(Boolean) ? ` in ${sideName(panel)}` : "";
   const isRead = places.includes(view.position);
-  const whose = isRead ? `, from which ${predictionOf(view)} is read,` : "";
+  const whose = isRead ? `, from which ${readOf(view)} is read,` : "";
   const note = `${whose} at layer ${last + 1}${text}; ${numbers}.`;
   at(`${box.id}-by`).replaceChildren("Blue leads to ", target, note);
 }

@@ -1,13 +1,16 @@
 // A part of a page as SVG: its boxes, letters and pictures are drawn again at the same positions.
 
 const SVG = "http://www.w3.org/2000/svg";
+const XML = "http://www.w3.org/XML/1998/namespace";
 const ARABIC = /\p{Script=Arabic}/u;
 const SHAPES = ["fill", "stroke", "stroke-width", "stroke-opacity", "font-size", "font-weight"];
 const MARGIN = 8; // pixels around the picture
 
 function made(name, about, ...children) {
   const node = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(about)) node.setAttribute(key, value);
+  for (const [key, value] of Object.entries(about)) {
+    node.setAttributeNS(key.startsWith("xml:") ? XML : null, key, value);
+  }
   node.append(...children);
   return node;
 }
@@ -29,7 +32,7 @@ export function drawing(node) {
   const ground = groundOf(node);
   return made(
     "svg",
-    { xmlns: SVG, width, height, viewBox: `0 0 ${width} ${height}` },
+    { width, height, viewBox: `0 0 ${width} ${height}` },
     made("rect", { width, height, fill: ground }),
     made("g", { transform: `translate(${MARGIN - left} ${MARGIN - top})` }, ...canvas.parts),
   );

@@ -2,6 +2,7 @@
 
 import { pickHere } from "/cards.js";
 import { drawer } from "/drawers.js";
+import { halfOf } from "/mixing.js";
 import { element, legend, paragraphs } from "/paint.js";
 import { ask } from "/server.js";
 import { remember, state } from "/state.js";
@@ -64,6 +65,9 @@ function draw() {
   const head = Math.min(state.head ?? strongest(maps), maps.strengths.length - 1);
   const focused = document.activeElement?.dataset?.head;
   at("head-maps").replaceChildren(...maps.strengths.map((_, i) => small(i, i === head)));
+  const scale = { largest: largestOf(maps), signed: false };
+  const ramp = maps.rows.length > 1 ? [legend(scale, { unit: `${unitOf()}, in every map; ${halfOf(scale)}` })] : [];
+  at("head-scale").replaceChildren(...ramp);
   if (focused !== undefined) at("head-maps").querySelector(`[data-head="${focused}"]`)?.focus({ preventScroll: true });
   showText(head);
 }
@@ -100,12 +104,18 @@ function small(head, on) {
   return button;
 }
 
+const unitOf = () =>
+  state.brings === "attention" ? "attention, shares of 1" : "shares of what the token becomes";
+
+const largestOf = (maps) =>
+  Math.max(...maps[state.brings].map((map) => map.reduce((a, b) => Math.max(a, b), 0)));
+
 // A pixel for each pair of tokens, in the colour of the button, on one scale for all heads.
 function picture(head) {
   const { maps, places } = shown;
   const canvas = element("canvas", { width: maps.columns, height: maps.rows.length, "aria-hidden": "true" });
   const values = maps[state.brings][head];
-  const largest = Math.max(...maps[state.brings].map((map) => map.reduce((a, b) => Math.max(a, b), 0))) || 1;
+  const largest = largestOf(maps) || 1;
   const colour = getComputedStyle(at("head-maps")).getPropertyValue("color").match(/\d+/g).map(Number);
   const image = new ImageData(maps.columns, maps.rows.length);
   values.forEach((value, i) => {
@@ -134,8 +144,7 @@ function showText(head) {
   const which = `Head ${head + 1} of layer ${maps.layer + 1} of ${view.model}. ${what} `;
   at("head-by").replaceChildren(which, name, `${own}.`);
   const { texts, scale } = paragraphs(view, state.unit, row, { picked: places[0], pick: pickHere });
-  const unit = isAttention ? "attention, shares of 1" : "shares of what the token becomes";
   at("head-text").replaceChildren(
-    element("div", { class: `alti-${state.unit}` }, ...texts, legend(scale, { unit })),
+    element("div", { class: `alti-${state.unit}` }, ...texts, legend(scale, { unit: unitOf() })),
   );
 }

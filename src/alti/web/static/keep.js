@@ -1,7 +1,7 @@
 // The export menu: copies or saves a picture of a panel, a web page, LaTeX or JSON.
 
 import { element } from "/paint.js";
-import { pdf, picture, vector } from "/picture.js";
+import { picture, printed, vector } from "/picture.js";
 
 const PANELS = {
   results: "the texts",
@@ -17,7 +17,7 @@ const PANELS = {
 const KINDS = [
   { name: "Image", file: "alti.png", type: "image/png", draw: picture },
   { name: "SVG", file: "alti.svg", type: "image/svg+xml", draw: vector },
-  { name: "PDF", file: "alti.pdf", type: "application/pdf", draw: pdf, only: "Save" },
+  { name: "PDF", print: printed },
   { name: "HTML", file: "alti.html", type: "text/html", format: "html" },
   { name: "LaTeX", file: "alti.tex", type: "text/x-tex", format: "latex" },
   { name: "JSON", file: "alti.json", type: "application/json", format: "json" },
@@ -27,7 +27,7 @@ const KINDS = [
 // Whether there is something to draw: a drawer may be closed, or have nothing in it.
 function isShown(node) {
   const empty = node.querySelector(':scope > [id$="-body"]')?.hidden ?? false;
-  return Boolean(node.offsetParent) && node.open !== false && !empty;
+  return node.offsetHeight > 0 && node.open !== false && !empty;
 }
 
 export function keep(menu, { exported, toast }) {
@@ -42,8 +42,9 @@ export function keep(menu, { exported, toast }) {
     const shown = [...panel.options].find(({ disabled }) => !disabled);
     if (shown && panel.selectedOptions[0]?.disabled) panel.value = shown.value;
   });
+  const chosen = () => document.getElementById(panel.value);
   const blobOf = async (kind) => {
-    if (kind.draw) return currentPicture(kind.draw, document.getElementById(panel.value));
+    if (kind.draw) return currentPicture(kind.draw, chosen());
     const response = await exported(kind);
     return new Blob([await response.text()], { type: kind.type });
   };
@@ -55,14 +56,25 @@ export function keep(menu, { exported, toast }) {
       toast(error.message);
     }
   };
-  const button = (kind, text, action) => {
-    const about = { type: "button", text, "aria-label": `${text} as ${kind.name}` };
-    return element("button", { ...about, onclick: run(kind, action) });
+  const print = async ({ print }) => {
+    toast("Choose “Save as PDF” where your browser asks for a printer.");
+    try {
+      await currentPicture(print, chosen());
+    } catch (error) {
+      toast(error.message);
+    }
   };
+  const button = (kind, text, onclick) => {
+    const about = { type: "button", text, "aria-label": `${text} as ${kind.name}` };
+    return element("button", { ...about, onclick });
+  };
+  const buttonsOf = (kind) =>
+    kind.print
+      ? [button(kind, "Print or save", () => print(kind))]
+      : [button(kind, "Copy", run(kind, copy)), button(kind, "Save", run(kind, save))];
   const rows = KINDS.map((kind) => {
-    const name = element("b", { text: kind.name });
-    const buttons = kind.only ? [] : [button(kind, "Copy", copy)];
-    return element("div", { class: "kind" }, name, ...buttons, button(kind, "Save", save));
+    const about = { class: kind.format ? "kind of-text" : "kind" };
+    return element("div", about, element("b", { text: kind.name }), ...buttonsOf(kind));
   });
   const label = element("label", { class: "kind" }, element("b", { text: "Picture of" }), panel);
   menu.querySelector(".panel").append(label, ...rows);

@@ -4,6 +4,7 @@ import { added, classOf, element, legend, number } from "/paint.js";
 
 const STEEP = 0.6; // small shares would be white beside a few large ones; as in alti.plots
 const HALF = 0.5 ** (1 / STEEP); // the share of the largest with half of the colour
+export const halfOf = (scale) => `half of the colour at ${number(HALF * scale.largest, scale)}`;
 
 // The server sends maps as 16-bit shares of each layer's maximum.
 export function unpacked({ shape, largest, data }) {
@@ -67,9 +68,7 @@ export function strip(view, rows, { places, room, choose, pick }) {
   const lines = rows.map((row, layer) => line(view, row, layer, scale, choose));
   table.append(element("tbody", {}, ...lines));
   table.style.setProperty("--cell", `${fitting(room - 60, view.names.length, 22, 54) - 2}px`);
-  const half = number(HALF * scale.largest, scale);
-  const unit = `shares of 1, half of the colour at ${half}`;
-  return [table, legend(scale, { unit })];
+  return [table, legend(scale, { unit: `shares of 1, ${halfOf(scale)}` })];
 }
 
 // No tab stops here: the text above has the same words, and the slider has the same layers.

@@ -71,7 +71,7 @@ function pieceNode(piece, joined, view, scores, scale, options) {
     changed?.has(piece) ? "changed" : "",
   ];
   const on = picked !== null && piece.places.includes(picked);
-  const read = piece.unknown ? ` read as ${piece.unknown}` : "";
+  const read = readAs(piece);
   const differs = changed?.has(piece) ? ", not in the other text" : "";
   const node = element("span", {
     class: classes.filter(Boolean).join(" ") || null,
@@ -85,10 +85,14 @@ function pieceNode(piece, joined, view, scores, scale, options) {
     title: read ? unknownTitle(name, piece) : piece.special ? added(name) : null,
     onclick: () => pick(piece.places[0]),
   });
-  if (read) node.append(element("small", { class: "alti-unknown", text: piece.unknown }));
+  node.append(...unknownMark(piece));
   return node;
 }
 
+// What the model read for a piece that it does not know: beside it, aloud, and one hover away.
+export const unknownMark = ({ unknown }) =>
+  unknown ? [element("small", { class: "alti-unknown", text: unknown })] : [];
+export const readAs = ({ unknown }) => (unknown ? ` read as ${unknown}` : "");
 const unknownTitle = (name, { unknown }) => `The model does not know ${name} and read ${unknown}`;
 
 // What a token like [CLS] is.

@@ -1,8 +1,7 @@
 // A prompt in the colours of what an answer rests on, and the list of the strongest pieces.
 
-import { largestOf, shareOf } from "/answerlayers.js";
 import { folds, isLong, strip } from "/overview.js";
-import { classOf, element, number } from "/paint.js";
+import { classOf, element, legend, number, readAs, unknownMark } from "/paint.js";
 
 const RANKED = 10; // pieces in the list
 const AGAINST = 3; // of those that speak against it
@@ -36,24 +35,34 @@ export function promptText(view, scale, below) {
 }
 
 let opened = () => {}; // opens the section that a piece is in
+let ownLegend = null;
 
 function around(node, before, below) {
+  ownLegend = below;
   const box = element("div", { class: "alti bare", id: "prompted" });
   box.append(...(before ? [before] : []), element("div", { class: "alti-words" }, node, below));
   pickable(box);
   return box;
 }
 
-// Colour the pieces by other scores: a map from their first characters; null: their own.
-export function repaint(view, scale, row) {
-  const largest = row ? largestOf(row) : scale.largest;
+// Colour the prompt by a layer: a map from the first characters of its pieces to shares; null: by
+// the scores of the method. What is said of the colours changes with them.
+export function repaint(view, scale, row, layer) {
+  const seen = row ? { ...view, signed: false, pieces: view.pieces.map((piece) => shareOf(piece, row)) } : view;
+  const shown = row ? scaleOfPieces(seen) : scale;
   for (const node of document.querySelectorAll("#prompted [data-piece]")) {
-    const piece = view.pieces[node.dataset.piece];
-    const score = row ? (row.get(piece.start) ?? 0) : piece.score;
-    if (!piece.special) node.className = classOf(score, largest);
-    node.title = `${nameOf(piece)}: ${row ? shareOf(score, largest) : number(score, scale)}`;
+    const piece = seen.pieces[node.dataset.piece];
+    const about = aboutOf(piece, shown);
+    for (const [name, value] of Object.entries(about)) node.setAttribute(name, value);
+    if (!piece.special) node.className = classOf(piece.score, shown.largest);
   }
+  document.querySelector("#prompted .overview")?.replaceWith(strip(seen, shown, reveal));
+  const unit = `shares of 1, after layer ${layer}, as alti sees it`;
+  document.querySelector("#prompted .alti-legend").replaceWith(row ? legend(shown, { unit }) : ownLegend);
 }
+
+const shareOf = (piece, row) =>
+  piece.score === undefined ? piece : { ...piece, score: row.get(piece.start) ?? 0 };
 
 // One tab stop; the arrow keys move from piece to piece, and one that is chosen is told.
 function pickable(box) {
@@ -91,24 +100,30 @@ function pickable(box) {
 
 const nameOf = ({ name, text }) => (name && text.length > 40 ? name : text || name);
 
+// What is said of a piece and its score.
+function aboutOf(piece, scale) {
+  const shown = number(piece.score, scale);
+  const side = scale.signed && piece.score ? (piece.score < 0 ? " against" : " for") : "";
+  const name = `${nameOf(piece)}${readAs(piece)}`;
+  return { "aria-label": `${name}, ${shown}${side}`, title: `${name}: ${shown}${side}`, "data-score": shown };
+}
+
 function pieceNode(piece, i, scale) {
   if (piece.score === undefined) {
     return piece.text.trim() ? element("span", { class: "unscored", text: piece.text }) : piece.text;
   }
-  const shown = number(piece.score, scale);
-  const side = scale.signed && piece.score ? (piece.score < 0 ? " against" : " for") : "";
   const classes = [piece.special ? "alti-special" : classOf(piece.score, scale.largest)];
-  return element("span", {
+  const node = element("span", {
     class: classes.filter(Boolean).join(" ") || null,
     role: "button",
     tabindex: "-1",
     "aria-pressed": "false",
-    "aria-label": `${nameOf(piece)}, ${shown}${side}`,
-    title: `${nameOf(piece)}: ${shown}${side}`,
-    "data-score": shown,
+    ...aboutOf(piece, scale),
     "data-piece": i,
     text: piece.text || piece.name,
   });
+  node.append(...unknownMark(piece));
+  return node;
 }
 
 // The pieces with the highest scores, and those that speak most against the answer.
@@ -122,6 +137,7 @@ export function rankedList(view, scale) {
   const lines = [...best, ...worst].map((piece) => line(piece, scale));
   const about = { class: "ranked", id: "ranked", "aria-label": "What it rests on most" };
   const title = element("h3", { text: "What it rests on most" });
+  if (view.unit) title.append(element("small", { class: "faint", text: `, in ${view.unit}` }));
   return element("div", {}, title, element("ol", about, ...lines));
 }
 
@@ -133,8 +149,8 @@ function line(piece, scale) {
   const label = `Show ${text.slice(0, 80)} in the prompt, ${shown}`;
   const about = { type: "button", class: "name", "aria-label": label, onclick: () => reveal(piece.i) };
   const name = element("button", { ...about }, element("span", { dir: "auto", text }));
-  const kind = piece.name && piece.text ? element("small", { text: piece.name }) : "";
-  name.append(kind);
+  const kind = piece.name && piece.text ? [element("small", { text: piece.name })] : [];
+  name.append(...unknownMark(piece), ...kind);
   return element("li", {}, name, element("span", { class: "bar" }, full), element("span", { class: "share", text: shown }));
 }
 

@@ -119,11 +119,24 @@ export function recall() {
   if (!["input", "layer"].includes(state.since)) state.since = START.since;
   if (!["contributions", "attention"].includes(state.brings)) state.brings = START.brings;
   if (state.threshold !== null) state.threshold = Math.min(50, Math.max(0.1, state.threshold));
+  const wanted = { ...state, methods: parameters.has("methods") ? state.methods : [] };
   if (!modelNamed(state.versus) || state.other !== null) state.versus = null;
   if (state.panel > 1 || sides().length < 2) state.panel = 0;
   fit(parameters.has("text"));
-  Object.assign(link, { held: true, note: "" });
+  Object.assign(link, { held: true, note: notShown(wanted) });
   state.methods = [...new Set(state.methods.map(limited))];
+}
+
+// What a link asks for and the model or the server has not; the page shows something else instead.
+function notShown({ target, methods, versus, other }) {
+  const names = methods.filter((spec) => !state.methods.includes(spec)).map((spec) => spec.slice(0, 40));
+  const parts = [
+    target !== null && state.target === null ? `the class ${target}` : "",
+    names.length ? `the method ${names.join(", ")}` : "",
+    versus !== null && other === null && state.versus === null ? `the model ${versus.slice(0, 40)} beside it` : "",
+  ].filter(Boolean);
+  if (link.missing !== null || !parts.length) return "";
+  return `The link asks for ${parts.join(", ")}, which is not here: the page shows what there is of ${state.model}.`;
 }
 
 // A method from a link, with its numbers capped at what a link may set.
@@ -134,8 +147,8 @@ function limited(spec) {
     const [key, value] = option.split("=");
     if (!Object.hasOwn(options, key) || !(Math.abs(Number(value)) > largest)) return option;
     const cap = Math.sign(value) * largest;
-    link.note =
-      `Methods: the link asks for ${name} with ${option.slice(0, 40)}, ` +
+    link.note +=
+      `${link.note ? " " : ""}Methods: the link asks for ${name} with ${option.slice(0, 40)}, ` +
       `but a link may give at most ${largest}: the page takes ${cap}.`;
     return `${key}=${cap}`;
   });

@@ -2,7 +2,7 @@
 // beside what a method predicted.
 
 import { percent } from "/cards.js";
-import { classOf, element, number } from "/paint.js";
+import { classOf, element, legend, number, readAs, unknownMark } from "/paint.js";
 import { scatter } from "/scatter.js";
 import { ask } from "/server.js";
 import { state } from "/state.js";
@@ -91,8 +91,13 @@ function changeOf(before, after) {
   return { text: `log p ${log(before)} → ${after > 0 ? log(after) : "−∞"}`, change };
 }
 
-function tryNode({ names: [name], before, after, instead, predicted, method, unit: of, label }) {
+// A word, with what the model read if it does not know it.
+const named = ({ names, unknown }, i) => (unknown?.[i] ? `${names[i]} ${unknown[i]}` : names[i]);
+
+function tryNode(found) {
+  const { before, after, instead, predicted, method, unit: of, label } = found;
   const { text, change } = changeOf(before, after[0]);
+  const name = named(found, 0);
   const what = instead === undefined ? `without “${name}”` : `“${instead}” instead of “${name}”`;
   const said = predicted
     ? `${method} predicted ${signed(predicted[0], 3)} (${of})`
@@ -117,7 +122,7 @@ function measuredNodes(found) {
   const title = element("h3", {}, `Predicted and measured: rank correlation ${rho}`);
   const why = `${many}, for ${short(label)}. ${method} predicts in ${of || "numbers of its own"}, measured is ${falls.what}: compare the order, not the numbers.`;
   const plot = scatter(
-    names.map((name, i) => ({ name, x: predicted[i], y: falls.values[i] })),
+    names.map((_, i) => ({ name: named(found, i), x: predicted[i], y: falls.values[i] })),
     { x: `predicted by ${method}`, y: falls.what, title: `Predicted against measured, rank correlation ${rho}` },
   );
   const rows = names.length <= MANY ? [rowsNode(found, falls)] : [];
@@ -127,36 +132,40 @@ function measuredNodes(found) {
 
 // What is measured: the fall of the probability in points, of a tiny one that of its logarithm.
 function fallsOf({ before, after, fall }) {
-  if (before < TINY) return { values: fall, what: "the fall of log p", digits: 2 };
+  if (before < TINY) return { values: fall, what: "the fall of log p", unit: "of log p", digits: 2 };
   const values = after.map((p) => 100 * (before - p));
-  return { values, what: "the fall of the probability, in points", digits: 1 };
+  return { values, what: "the fall of the probability, in points", unit: "points", digits: 1 };
 }
 
-function rowsNode({ names, predicted }, { values }) {
-  const row = (name, scores) => {
+function rowsNode({ names, unknown, places, predicted, label, unit: of }, { values, unit: fallen }) {
+  const follows = (i) => places[i + 1]?.[0] === places[i][0] && places[i + 1][1] === places[i][2];
+  const row = (name, scores, unit) => {
     const largest = scores.reduce((most, score) => Math.max(most, Math.abs(score)), 0);
     const scale = { largest, signed: scores.some((score) => score < 0) };
     const spans = names.flatMap((word, i) => {
       const shown = number(scores[i], scale);
-      const classes = classOf(scores[i], largest) || null;
-      return [element("span", { class: classes, title: `${word}: ${shown}`, text: word }), " "];
+      const piece = { unknown: unknown[i] };
+      const about = { class: classOf(scores[i], largest) || null, title: `${word}${readAs(piece)}: ${shown}` };
+      return [element("span", { ...about, text: word }, ...unknownMark(piece)), follows(i) ? "" : " "];
     });
     const text = element("p", { class: "alti-text", dir: "auto", lang: "" }, ...spans);
-    return element("div", { class: "alti-row" }, element("h4", { class: "alti-name", text: name }), text);
+    const view = element("div", { class: "alti-view" }, text, legend(scale, { label: short(label), unit }));
+    return element("div", { class: "alti-row" }, element("h4", { class: "alti-name", text: name }), view);
   };
-  const rows = [row("predicted", predicted), row("measured", values)];
+  const rows = [row("predicted", predicted, of), row("measured", values, fallen)];
   return element("div", { class: "alti bare" }, ...rows);
 }
 
-function tableNode({ names, predicted, after }, { values, digits, what }, before) {
+function tableNode(found, { values, digits, what }, before) {
   const cell = (text, tag = "td") => element(tag, { text });
   const head = element("tr", {}, ...["", "predicted", `measured: ${what}`, "probability"].map((text) => element("th", { scope: "col", text })));
+  const { names, predicted, after } = found;
   const order = names.map((_, i) => i).sort((a, b) => values[b] - values[a]);
   const lines = order.map((i) =>
     element(
       "tr",
       {},
-      element("th", { scope: "row", dir: "auto", text: names[i] }),
+      element("th", { scope: "row", dir: "auto", text: named(found, i) }),
       cell(signed(predicted[i], 3)),
       cell(signed(values[i], digits)),
       cell(changeOf(before, after[i]).text),
