@@ -17,7 +17,7 @@ from alti.model.head import VOCABULARIES, token_label
 from alti.model.model import Model
 from alti.model.question import Question, read_prompt
 from alti.model.through_layers import through_layers
-from alti.read.modules import network
+from alti.read.modules import network, stacks_of
 from alti.views.said import as_shown, left_out, meaning_of, scale_name, shortened, side_of, unnamed
 from alti.web.help import too_long
 from alti.web.options import checked
@@ -26,6 +26,7 @@ from alti.web.pieces import by_piece, pieces_of, sections_of
 from alti.web.settings import Limits
 
 LARGER = ("sentence", "line", "document", "message")  # groups that may be scored as wholes
+NUMBERS = 4_000_000  # of maps in a file of JSON
 LABEL = 300  # characters of an answer in a title
 
 Token = dict[str, Any]  # of an answer: its id, text and probability
@@ -64,7 +65,11 @@ class AnswerDesk:
 
     def answer_export(self, question: dict[str, Any]) -> bytes:
         """What an answer or a part of it rests on, as a file."""
-        found = _found(self._writer(question), question)
+        model = self._writer(question)
+        maps = question["maps"] and question["format"] == "json"
+        if maps:
+            _require_maps(model, question)
+        found = _found(model, question, layers=maps)
         return as_file([found], question["format"], words=question["by"] != "token")
 
     def layers(self, question: dict[str, Any]) -> bytes:
@@ -130,16 +135,36 @@ def _prompt(question: dict[str, Any]) -> dict[str, Any]:
     return {"text": text, "documents": question["documents"]}
 
 
-def _found(model: Model, question: dict[str, Any]) -> Attribution:
-    """What an answer or a part of it rests on; larger groups are scored as wholes."""
+def _require_maps(model: Model, question: dict[str, Any]) -> None:
+    """Raise where an answer has no maps of layers, or more numbers than a file should hold."""
+    method, _ = parsed(question["method"])
+    if not METHODS[method].draws_maps:
+        drawn = ", ".join(name for name, each in METHODS.items() if each.draws_maps)
+        raise UsageError(f"{method} draws no maps: choose {drawn}, or take the JSON without maps")
+    encoded = read_prompt(Question(**_prompt(question), **_answer(question)), model.encoder)
+    tokens = len(encoded.ids)
+    layers = sum(len(layers) for _, layers in stacks_of(model.model))
+    if layers * tokens**2 > NUMBERS:
+        raise UsageError(
+            f"the maps of {tokens} tokens are {layers * tokens**2 / 1e6:.0f} million numbers, and "
+            f"{NUMBERS / 1e6:.0f} fit into a file: take the JSON without maps, or a shorter prompt"
+        )
+
+
+def _found(model: Model, question: dict[str, Any], *, layers: bool = False) -> Attribution:
+    """What an answer or a part of it rests on; larger groups are scored as wholes.
+
+    With `layers` by token, since maps of layers are of tokens.
+    """
     method, options = parsed(question["method"])
     by = question["by"]
     given = {
         "method": method,
-        "groups": by if by in LARGER else None,
+        "groups": by if by in LARGER and not layers else None,
         "part": question["part"],
         "against": question["against"],
         "total": True,
+        **({"layers": True} if layers else {}),
         **checked(method, options),
     }
     found: Attribution = model.explain(**_prompt(question), **_answer(question), **given)

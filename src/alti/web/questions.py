@@ -99,6 +99,7 @@ EXPORT = {
 ANSWER_EXPORT = {
     **{name: field for name, field in ANSWER.items() if name != "tokens"},
     "format": EXPORT["format"],
+    "maps": EXPORT["maps"],
 }
 ROWS = {
     "model": _TEXT["model"],
