@@ -202,6 +202,14 @@ def test_the_extras_and_scripts_that_a_page_names_exist(page):
         _is_a_script(script.split())
 
 
+def test_the_changelog_has_a_section_for_each_gain_and_no_other():
+    text = (ROOT / "CHANGELOG.md").read_text()
+    gains = re.findall(r"^\d+\. \*\*(.+?)\*\*", text, re.MULTILINE)
+    sections = re.findall(r"^### (.+)$", text, re.MULTILINE)
+    assert len(gains) > 5
+    assert [gain.rstrip(".") for gain in gains] == sections
+
+
 # --- beside other tools ---
 
 
