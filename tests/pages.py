@@ -10,7 +10,6 @@ from browser import CHROMIUM
 
 BROWSED = [
     pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine"),
-    pytest.mark.xdist_group("web"),  # one server and one browser
 ]
 TEXT = "The acting is superb, but the plot is a tedious mess."
 READY = "!!document.querySelector('.result') && !document.body.hasAttribute('aria-busy')"

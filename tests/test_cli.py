@@ -14,6 +14,7 @@ from alti.cli.texts import _compared
 from alti.families import REFUSED
 
 import tiny
+from speed import slow
 
 
 @pytest.fixture(scope="module")
@@ -314,6 +315,7 @@ def test_as_a_program(folder):
     assert done.stderr == ""
 
 
+@slow
 @pytest.mark.skipif(shutil.which("script") is None, reason="needs a pseudo-terminal from script(1)")
 def test_progress_goes_to_a_terminal_on_stderr_only(folder, tmp_path):
     (tmp_path / "texts").write_text("A clever film\n" * 40)
@@ -533,6 +535,7 @@ def test_training_that_goes_wrong_is_a_failure(run, tmp_path):
     assert not (tmp_path / "out" / "card.json").exists()
 
 
+@slow
 def test_a_reader_who_leaves_is_no_failure(tmp_path):
     file = tmp_path / "texts.txt"
     file.write_text("\ufeffA clever film\nA dull film\n", encoding="utf-8")

@@ -10,6 +10,7 @@ from alti.methods.layerwise import layerwise
 from test_families import POST_NORM
 
 import tiny
+from speed import mostly_slow
 from tiny import run
 
 ENCODERS = ["bert", "distilbert", "albert", "mpnet", "deberta-v2", "modernbert"]
@@ -32,7 +33,9 @@ PAIRS = [
     for family in FAMILIES
     if method not in SECOND_NORM or (family in POST_NORM and family != "opt")
 ]
-battery = pytest.mark.parametrize(("method", "family"), PAIRS)
+battery = mostly_slow(
+    ("method", "family"), PAIRS, quick=lambda pair: pair[1] in ("bert", "llama", "gemma3_text")
+)
 
 
 def as_inputs(batch) -> Inputs:
@@ -216,7 +219,7 @@ HALF = (
 
 
 @pytest.mark.parametrize("against", [None, "other"])
-@pytest.mark.parametrize("method", ["gradient", "input_x_gradient", "integrated_gradients"])
+@mostly_slow("method", ["gradient", "input_x_gradient", "integrated_gradients"], quick=["gradient"])
 def test_gradients_of_a_confident_model_survive_half_precision(method, against):
     """They are p (1 − p) times something, and a float16 ends at 6e-8."""
     options = {"steps": 10} if method == "integrated_gradients" else {}

@@ -10,6 +10,7 @@ import pytest
 import alti
 
 import tiny
+from speed import mostly_slow, slow
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # reproduction/ is no part of the package
 from reproduction import prepare, report, settings
@@ -45,7 +46,7 @@ def command(name, *arguments, monkeypatch):
     importlib.import_module(f"reproduction.{name}").main()
 
 
-@pytest.mark.parametrize("family", ["roberta", "distilbert"])
+@mostly_slow("family", ["roberta", "distilbert"], quick=["distilbert"])
 def test_the_commands_on_a_random_model(build, family, monkeypatch):
     model = tiny.speaking(family, "AutoModelForSequenceClassification")
     folder = build / family
@@ -65,6 +66,7 @@ def test_the_commands_on_a_random_model(build, family, monkeypatch):
     assert alti.Attribution.from_dict(maps["layers"]["ALTI"]).relevance().shape[0] > 8
 
 
+@slow
 def test_a_backbone_is_trained_and_explained_over_seeds(build, monkeypatch):
     folder = build / "build" / "checkpoints" / "bert-tiny"
     tiny.speaking("bert", "AutoModel").save_pretrained(folder)

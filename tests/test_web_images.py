@@ -22,6 +22,12 @@ READY = "!document.body.hasAttribute('aria-busy')"
 LABELS = {0: "cat", 1: "dog", 2: "<b>neither</b>"}
 
 
+QUICK = (  # `make test` runs these; the others are slow
+    "test_scores_are_the_librarys",
+    "test_what_is_no_image_gets_one_sentence",
+)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("seeing") / "tiny-vit"
