@@ -95,7 +95,7 @@ def result_of(kind: str, by) -> alti.Attributions:
     return found(kind).grouped(by if isinstance(by, str) else list(by))
 
 
-@pytest.mark.parametrize(("kind", "by"), RESULTS)
+@mostly_slow(("kind", "by"), RESULTS, quick=lambda result: result[1] is None)
 @mostly_slow("words", [True, False], quick=[True])
 def test_every_view_of_every_result(kind, by, words, tmp_path):
     several = result_of(kind, by)

@@ -697,6 +697,7 @@ def test_wrong_usage_is_exit_code_2(run, folder, tmp_path, options, sentence):
     assert not out.exists()
 
 
+@slow
 def test_real_data(shared, tmp_path):
     """The first rows of each data set, with a tiny model."""
     files = {

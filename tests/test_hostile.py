@@ -521,6 +521,7 @@ def test_a_state_that_is_a_hostile_pickle_is_refused(stopped, tmp_path, marker, 
     assert not marker.exists()
 
 
+@slow
 def test_the_arguments_of_a_state_are_not_read(stopped, tmp_path, marker):
     slow, out = stopped
     shutil.copytree(out, tmp_path / "out")

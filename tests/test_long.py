@@ -172,7 +172,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("total", [False, True])
+@mostly_slow("total", [False, True], quick=[True])
 @pytest.mark.parametrize(("name", "options"), CASES)
 @mostly_slow("family", ["gpt2", "mistral"], quick=["mistral"])
 def test_every_method(family, name, options, total, by_rows, monkeypatch):

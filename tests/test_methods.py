@@ -10,7 +10,7 @@ from alti.methods.layerwise import layerwise
 from test_families import POST_NORM
 
 import tiny
-from speed import mostly_slow
+from speed import mostly_slow, slow
 from tiny import run
 
 ENCODERS = ["bert", "distilbert", "albert", "mpnet", "deberta-v2", "modernbert"]
@@ -219,7 +219,8 @@ HALF = (
 
 
 @pytest.mark.parametrize("against", [None, "other"])
-@mostly_slow("method", ["gradient", "input_x_gradient", "integrated_gradients"], quick=["gradient"])
+@slow
+@pytest.mark.parametrize("method", ["gradient", "input_x_gradient", "integrated_gradients"])
 def test_gradients_of_a_confident_model_survive_half_precision(method, against):
     """They are p (1 − p) times something, and a float16 ends at 6e-8."""
     options = {"steps": 10} if method == "integrated_gradients" else {}

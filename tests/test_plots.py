@@ -97,6 +97,7 @@ def test_every_view_at_every_size(kind, n, tmp_path):
     assert height <= 20
 
 
+@slow
 @pytest.mark.parametrize("kind", VIEWS)
 def test_every_format(kind, tmp_path):
     figure = attribution(5).plot(kind)
@@ -248,6 +249,7 @@ def test_a_real_attribution_of_float64(kind, method):
     figure.draw_without_rendering()
 
 
+@slow
 @pytest.mark.parametrize("kind", VIEWS)
 def test_tokens_are_drawn_as_they_are_written(kind, tmp_path):
     options = {"words": False} if kind == "tokens" else {}

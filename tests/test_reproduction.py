@@ -10,7 +10,7 @@ import pytest
 import alti
 
 import tiny
-from speed import mostly_slow, slow
+from speed import slow
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # reproduction/ is no part of the package
 from reproduction import prepare, report, settings
@@ -46,7 +46,8 @@ def command(name, *arguments, monkeypatch):
     importlib.import_module(f"reproduction.{name}").main()
 
 
-@mostly_slow("family", ["roberta", "distilbert"], quick=["distilbert"])
+@slow
+@pytest.mark.parametrize("family", ["roberta", "distilbert"])
 def test_the_commands_on_a_random_model(build, family, monkeypatch):
     model = tiny.speaking(family, "AutoModelForSequenceClassification")
     folder = build / family

@@ -325,7 +325,8 @@ def at_nine(short, at_six, tmp_path_factory):
     return folder
 
 
-@mostly_slow("content", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000], quick=[b"{"])
+@slow
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000])
 def test_a_damaged_recipe_is_read_from_the_state(short, whole, at_six, tmp_path, content):
     shutil.copytree(at_six, tmp_path, dirs_exist_ok=True)
     (tmp_path / "steps" / "recipe.json").write_bytes(content)
@@ -339,6 +340,7 @@ def test_a_damaged_recipe_is_read_from_the_state(short, whole, at_six, tmp_path,
     assert same_weights(whole, tmp_path)
 
 
+@slow
 def test_a_damaged_recipe_without_a_state_starts_anew(short, tmp_path):
     (tmp_path / "steps").mkdir()
     (tmp_path / "steps" / "recipe.json").touch()
@@ -346,6 +348,7 @@ def test_a_damaged_recipe_without_a_state_starts_anew(short, tmp_path):
     assert (first, len(warned)) == (1, 1)
 
 
+@slow
 def test_a_damaged_card_is_trained_again(short, tmp_path, whole):
     shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
     (tmp_path / "card.json").write_text('{"checkpoint": ')
@@ -375,7 +378,7 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize("earlier", [True, False])
+@mostly_slow("earlier", [True, False], quick=[True])
 @mostly_slow("damage", DAMAGES, quick=["half a model"])
 def test_a_damaged_state_is_passed_over(short, whole, at_six, at_nine, tmp_path, damage, earlier):
     shutil.copytree(at_nine if earlier else at_six, tmp_path, dirs_exist_ok=True)
@@ -389,7 +392,8 @@ def test_a_damaged_state_is_passed_over(short, whole, at_six, at_nine, tmp_path,
     assert same_weights(whole, tmp_path)
 
 
-@mostly_slow("size", [0, 2_000, 20_000, 100_000, 130_000], quick=[20_000])
+@slow
+@pytest.mark.parametrize("size", [0, 2_000, 20_000, 100_000, 130_000])
 def test_a_disk_that_is_full_ends_a_run_that_then_goes_on(short, whole, tmp_path, size):
     from test_files import at_most
 
@@ -403,7 +407,8 @@ def test_a_disk_that_is_full_ends_a_run_that_then_goes_on(short, whole, tmp_path
     assert not (tmp_path / "out" / "steps").exists()
 
 
-@mostly_slow("what", ["save_model", "card"], quick=["card"])
+@slow
+@pytest.mark.parametrize("what", ["save_model", "card"])
 def test_a_disk_that_is_full_at_the_end(short, whole, tmp_path, monkeypatch, what):
     """What was trained is not trained again."""
     real = RepeatableTrainer.save_model

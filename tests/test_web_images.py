@@ -17,15 +17,11 @@ import tiny
 from browser import Browser
 from pages import BROWSED, text
 from serving import running
+from speed import slow
 
 READY = "!document.body.hasAttribute('aria-busy')"
 LABELS = {0: "cat", 1: "dog", 2: "<b>neither</b>"}
-
-
-QUICK = (  # `make test` runs these; the others are slow
-    "test_scores_are_the_librarys",
-    "test_what_is_no_image_gets_one_sentence",
-)
+pytestmark = slow  # a server of its own
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from pages import BROWSED, text
 QUICK = (  # `make test` runs these; the others are slow
     "test_rows_of_layers_are_the_library_s",
 )
-browsed = BROWSED[0]
+browsed = BROWSED
 LINES = ["The plot is funny. ", "It is a film. ", "The acting is better. "]
 PROMPT = "".join(LINES[i % 3] for i in range(300)).strip()
 SHORT = {"form": "text", "text": "The plot is funny. It is a film.", "answer": " It is better"}

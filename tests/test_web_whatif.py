@@ -17,7 +17,7 @@ QUICK = (  # `make test` runs these; the others are slow
     "test_what_cannot_be_measured_is_one_sentence",
     "test_click_a_word_and_leave_it_out",
 )
-browsed = BROWSED[0]
+browsed = BROWSED
 CHAT = [{"role": "user", "content": "The plot is funny. It is a film."}]
 TRIES = "document.querySelectorAll('#tries li').length"
 
