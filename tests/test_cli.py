@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import alti
-from alti.cli.texts import _compared
+from alti.cli.models import _compared
 from alti.families import REFUSED
 
 import tiny
