@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import alti
-from alti.cli.models import _compared
+from alti.cli.models import _compared, _complete
 from alti.families import REFUSED
 
 import tiny
@@ -231,6 +231,8 @@ def test_check_says_what_was_compared_where_nothing_differs():
     assert (
         _compared(0.0, "float32") == "each equal to the sum of its parts to the last bit in float32"
     )
+    assert _complete(1.5e-7) == "linear view complete to 1.5e-07"
+    assert _complete(0.0) == "linear view complete to the last bit"
 
 
 def test_check(run, folder, monkeypatch):

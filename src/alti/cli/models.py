@@ -39,7 +39,7 @@ def check(
         return
     facts = [_compared(max(worst), dtype) for dtype, worst in errors.items()]
     if gap is not None:
-        facts.append(f"linear view complete to {gap:.1e}")
+        facts.append(_complete(gap))
     say(f"{plain(loaded.name)} ({loaded.family}): {blocks} blocks, {', '.join(facts)}: exact")
 
 
@@ -48,6 +48,11 @@ def _compared(worst: float, dtype: str) -> str:
     if worst > 0:
         return f"worst error {worst:.1e} in {dtype}"
     return f"each equal to the sum of its parts to the last bit in {dtype}"
+
+
+def _complete(gap: float) -> str:
+    """How much of a prediction the linear view cannot account for."""
+    return f"linear view complete to {f'{gap:.1e}' if gap > 0 else 'the last bit'}"
 
 
 def serve(
