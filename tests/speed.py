@@ -1,4 +1,4 @@
-"""What `make test` leaves to `make slow`, so that the first run takes two minutes and not seven.
+"""What `make test` leaves to `make slow`, so that the first run takes less than three minutes.
 
 A slow test is marked `@slow`, or is one of the values of `@mostly_slow`, or stands in a module that
 lists its `QUICK` tests and is not among them. CI and `make check` run both.
