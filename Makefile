@@ -1,20 +1,25 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# each file goes to one process, which then needs one server, one browser or one Ray
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test check docs format clean
+.PHONY: demo test slow check docs format clean
 
 demo: $(VENV)/installed  ## explain a sentence
 	$(BIN)/python examples/demo.py
 
-test: $(VENV)/installed  ## run the tests, as CI does
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+test: $(VENV)/installed  ## run the tests, in less than three minutes
+	$(PYTEST) -m "not slow"
 
-check: $(VENV)/installed  ## format, lint, types, tests
+slow: $(VENV)/installed  ## run the tests that `make test` leaves out
+	$(PYTEST) -m slow
+
+check: $(VENV)/installed  ## format, lint, types, all tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(PYTEST)
 
 docs: $(VENV)/docs  ## build the documentation site into site/; a broken link fails
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build

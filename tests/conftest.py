@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
+os.environ["OMP_NUM_THREADS"] = "1"  # the tests run in two processes, which start others
 if not os.environ.get("ALTI_TEST_GPU"):  # set it for tests/test_gpu.py; the others are of a CPU
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
@@ -15,8 +16,9 @@ import torch
 from alti import cli
 
 import tiny
+from speed import mark_what_is_not_quick
 
-torch.set_num_threads(1)  # the tests run in two processes
+torch.set_num_threads(1)
 for name in ("FORCE_COLOR", "NO_COLOR", "COLORFGBG"):
     os.environ.pop(name, None)  # what is printed is part of what is tested
 
@@ -38,8 +40,10 @@ NEED_CAPTUM = (
 )
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests whose package is missing on this machine are skipped by name."""
+    """Slow tests are marked; those whose package is missing on this machine are skipped by name."""
+    mark_what_is_not_quick(items)
     if find_spec("captum") is None:
         missing = pytest.mark.skip(reason="no captum here")
         for item in items:

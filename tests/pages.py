@@ -8,10 +8,7 @@ import pytest
 
 from browser import CHROMIUM
 
-BROWSED = [
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine"),
-    pytest.mark.xdist_group("web"),  # one server and one browser
-]
+BROWSED = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
 TEXT = "The acting is superb, but the plot is a tedious mess."
 READY = "!!document.querySelector('.result') && !document.body.hasAttribute('aria-busy')"
 CHOOSE = (

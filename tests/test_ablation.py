@@ -16,6 +16,7 @@ from alti.methods.surrogates import FLOOR, RIDGE, _design, _drawn, _fitted, _las
 from test_untouched import assert_untouched, snapshot
 
 import tiny
+from speed import mostly_slow
 
 EXACT = {"rtol": 1e-10, "atol": 1e-10}
 NAMES = ("leave_one_out", "contextcite", "surrogate")
@@ -91,7 +92,7 @@ def test_a_text_without_some_tokens_by_hand():
         torch.testing.assert_close(found[0], torch.stack(expected).detach())
 
 
-@pytest.mark.parametrize("family", CAUSAL)
+@mostly_slow("family", CAUSAL, quick=tiny.FEW)
 @pytest.mark.parametrize("first", [0, 1, 5], ids=["nothing shared", "one token", "five tokens"])
 def test_together_is_as_one_by_one(family, first):
     model, inputs, target = causal(family)

@@ -15,6 +15,7 @@ from alti.views.screen import ALL, NONE, Style, cells, clipped
 from test_views import STRIP, Page
 
 import tiny
+from speed import mostly_slow
 
 PROMPT = "The keys to the cabinet are on the table. It costs 3.14 dollars!\nThe plot is clumsy."
 ANSWER = " A clever film."
@@ -94,8 +95,8 @@ def result_of(kind: str, by) -> alti.Attributions:
     return found(kind).grouped(by if isinstance(by, str) else list(by))
 
 
-@pytest.mark.parametrize(("kind", "by"), RESULTS)
-@pytest.mark.parametrize("words", [True, False])
+@mostly_slow(("kind", "by"), RESULTS, quick=lambda result: result[1] is None)
+@mostly_slow("words", [True, False], quick=[True])
 def test_every_view_of_every_result(kind, by, words, tmp_path):
     several = result_of(kind, by)
     for result in (several, several.total(), several[0], several[len(several) - 1]):

@@ -19,6 +19,7 @@ from alti.model.tokenize import Encoder, FirstTokenAdded
 from test_untouched import assert_untouched, snapshot
 
 import tiny
+from speed import mostly_slow
 
 pytestmark = pytest.mark.filterwarnings("ignore::alti.model.request.SameForEveryClass")
 FAMILIES = [
@@ -61,7 +62,7 @@ def speaking(kind="bpe", template=CHAT, **roles):
 # --- one row for each token of an answer ---
 
 
-@pytest.mark.parametrize(("family", "dtype"), FAMILIES)
+@mostly_slow(("family", "dtype"), FAMILIES, quick=[FAMILIES[0]])
 @pytest.mark.parametrize("method", [m for m in SUITED if m != "surrogate"])  # one design for all
 def test_each_row_is_the_explanation_of_that_token_alone(method, family, dtype):
     model = causal(family, dtype)

@@ -18,6 +18,7 @@ from alti.model.rules import OLD
 from alti.model.words import group
 
 import tiny
+from speed import slow
 
 TEXTS = [
     *tiny.CORPUS,
@@ -293,6 +294,7 @@ def nested(depth: int):
     return value
 
 
+@slow
 def test_what_is_no_attribution_at_all():
     for plain in ([], None, "text", 5, {1: 2}, {"format": 1, 2: 3}):
         with pytest.raises(alti.LoadError):

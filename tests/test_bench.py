@@ -39,6 +39,7 @@ from alti.metrics import (
 )
 
 import tiny
+from speed import slow
 
 TEXTS = [
     "A clever blend of fact and fiction.",
@@ -151,6 +152,7 @@ for _ in bench.run(plan, alti.load(folder, device="cpu"), Path(file)):
 """
 
 
+@slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL on this system")
 def test_kill_9_in_the_middle_of_a_row(plan, model, folder, data, tmp_path):
     file = tmp_path / "killed.jsonl"

@@ -15,6 +15,8 @@ import alti
 from alti.mix.kernels import stored
 from alti.mix.kernels.stored import CacheWarning, KernelCache
 
+from speed import slow
+
 SOURCE = __file__
 
 
@@ -184,6 +186,7 @@ def test_a_folder_that_the_user_names_is_taken_as_it_is(home, tmp_path, monkeypa
     assert not home.exists()
 
 
+@slow
 def test_compiling_leaves_torchs_threads_alone():
     """In a process of its own: numba starts its threads once."""
     code = (

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 import alti
-from alti.cli.texts import _compared
+from alti.cli.models import _compared, _complete
 from alti.families import REFUSED
 
 import tiny
+from speed import slow
 
 
 @pytest.fixture(scope="module")
@@ -230,6 +231,8 @@ def test_check_says_what_was_compared_where_nothing_differs():
     assert (
         _compared(0.0, "float32") == "each equal to the sum of its parts to the last bit in float32"
     )
+    assert _complete(1.5e-7) == "linear view complete to 1.5e-07"
+    assert _complete(0.0) == "linear view complete to the last bit"
 
 
 def test_check(run, folder, monkeypatch):
@@ -314,6 +317,7 @@ def test_as_a_program(folder):
     assert done.stderr == ""
 
 
+@slow
 @pytest.mark.skipif(shutil.which("script") is None, reason="needs a pseudo-terminal from script(1)")
 def test_progress_goes_to_a_terminal_on_stderr_only(folder, tmp_path):
     (tmp_path / "texts").write_text("A clever film\n" * 40)
@@ -533,6 +537,7 @@ def test_training_that_goes_wrong_is_a_failure(run, tmp_path):
     assert not (tmp_path / "out" / "card.json").exists()
 
 
+@slow
 def test_a_reader_who_leaves_is_no_failure(tmp_path):
     file = tmp_path / "texts.txt"
     file.write_text("\ufeffA clever film\nA dull film\n", encoding="utf-8")

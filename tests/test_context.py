@@ -23,6 +23,7 @@ from alti.views.tables import bootstrap, mean_of_groups
 from test_answers import speaking
 
 import tiny
+from speed import slow
 
 pytestmark = pytest.mark.filterwarnings("ignore::alti.model.answers.JoinedByTokens")
 
@@ -485,6 +486,7 @@ def test_a_method_that_refuses_a_text_does_not_stop_the_others(model, tmp_path, 
 # --- stopped and resumed ---
 
 
+@slow
 @pytest.mark.parametrize("kind", ["answer", "next"])
 def test_a_run_that_is_cut_anywhere_ends_as_the_same_bytes(model, tmp_path, kind):
     study = study_of(written(tmp_path, kind), kind, methods=("random", "linear:of=log_prob"))
@@ -695,6 +697,7 @@ def test_wrong_usage_is_exit_code_2(run, folder, tmp_path, options, sentence):
     assert not out.exists()
 
 
+@slow
 def test_real_data(shared, tmp_path):
     """The first rows of each data set, with a tiny model."""
     files = {

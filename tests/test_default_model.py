@@ -11,6 +11,8 @@ from alti.experiments.data import Example, read
 from alti.experiments.predict import Predictor
 from alti.model.loading import DEFAULT
 
+from speed import slow
+
 CARD = json.loads((DEFAULT / "card.json").read_text())
 ROOT = Path(__file__).parents[1]
 
@@ -60,6 +62,7 @@ def test_it_is_small_and_its_card_is_right():
     assert "default_model/*" in (ROOT / "pyproject.toml").read_text()  # it ships in the wheel
 
 
+@slow
 def test_its_accuracy_is_what_the_card_says(model, shared):
     rows = [
         row

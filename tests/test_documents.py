@@ -18,6 +18,7 @@ from alti.cli import app
 import documents
 import tiny
 from documents import LANGUAGES, PAGES, ROOT, fences, indented
+from speed import mostly_slow
 
 PEERS = "docs/peers.md"  # its code is that of other tools too: benchmarks/peers.py runs it
 PYTHON = [
@@ -42,7 +43,7 @@ ELSEWHERE = {  # what a command with one of these words does is tested where it 
     "--audio": "tests/test_translation.py",  # with a small speech model
     "--engine": "tests/test_ray.py",  # starts Ray
 }
-QUICK = {  # options that make a command of the documents take seconds here
+BRIEFLY = {  # options that make a command of the documents take seconds here
     "bench": ["--methods", "random,alti"],
     "train": ["--epochs", "1"],
     "translation": ["--vocabulary", "80", "--width", "16", "--layers", "1"],
@@ -83,7 +84,7 @@ def test_few_blocks_are_not_run():
     assert len(left) <= 4, [block.code for block in left]
 
 
-@pytest.mark.parametrize("page", PYTHON)
+@mostly_slow("page", PYTHON, quick=["README.md"])
 def test_the_code_of_a_page_runs(page, folders, desk, capsys):
     def local(match: re.Match[str]) -> str:
         return f"alti.load({documents.stand_in(match[1], folders)!r})"
@@ -102,7 +103,12 @@ def test_the_code_of_a_page_runs(page, folders, desk, capsys):
             printed = capsys.readouterr().out
 
 
-@pytest.mark.parametrize("block", RUN, ids=lambda block: f"{block.page}: {block.code[:40]}")
+@mostly_slow(
+    "block",
+    RUN,
+    quick=lambda block: block.page == "README.md",
+    ids=lambda block: f"{block.page}: {block.code[:40]}",
+)
 def test_the_commands_of_a_block_run(block, folders, desk, run):
     for program, arguments in block.commands():
         if program == "alti" and not ELSEWHERE.keys() & {*arguments}:
@@ -134,7 +140,7 @@ def _here(arguments: list[str], folders) -> list[str]:
     ]
     return placed + [
         option
-        for word, options in QUICK.items()
+        for word, options in BRIEFLY.items()
         if word in arguments and options[0] not in arguments
         for option in options
     ]
@@ -200,6 +206,14 @@ def test_the_extras_and_scripts_that_a_page_names_exist(page):
     _is_an_extra([f"[{group}]" for group in named])
     for script in re.findall(r"`python ((?:-m )?[\w./]+)", text):
         _is_a_script(script.split())
+
+
+def test_the_changelog_has_a_section_for_each_gain_and_no_other():
+    text = (ROOT / "CHANGELOG.md").read_text()
+    gains = re.findall(r"^\d+\. \*\*(.+?)\*\*", text, re.MULTILINE)
+    sections = re.findall(r"^### (.+)$", text, re.MULTILINE)
+    assert len(gains) > 5
+    assert [gain.rstrip(".") for gain in gains] == sections
 
 
 # --- beside other tools ---

@@ -16,6 +16,7 @@ from alti.model.request import Request
 from alti.read.linear_view import linear_view
 
 import tiny
+from speed import slow
 
 TEXT, ANSWER = "A clever film", "the plot"
 OTHER = "The keys to the cabinet", "a bad film"
@@ -223,6 +224,7 @@ def test_a_head_constant_that_is_left_out_is_told(marian, monkeypatch):
         loaded("marian").completeness()
 
 
+@slow
 def test_integrated_gradients_add_up(marian):
     result = marian.explain(
         TEXT, answer=ANSWER, method="integrated_gradients", aggregate="sum", steps=300, of="logit"
@@ -369,6 +371,7 @@ def test_what_an_answer_rests_on_through_itself(marian):
     assert float(passed.scores.sum()) == pytest.approx(1)
 
 
+@slow
 def test_dimming_is_complete_through_both_stacks(marian):
     """On the way from all tokens dark to all bright, scores add up to what is gained."""
     result = marian.explain(TEXT, answer=ANSWER, method="dimming", points=400)

@@ -18,6 +18,7 @@ from alti.engines import Asked, Data, Loading, Local, Plan, Ray, bench, compute,
 from alti.engines.store import Store
 
 import tiny
+from speed import slow
 
 WORDS = ["a", "clever", "blend", "of", "fact", "and", "fiction", "but", "dull"]
 
@@ -331,6 +332,7 @@ def killed_after(process, folder, parts: int) -> None:
     process.wait()
 
 
+@slow
 def test_a_run_killed_at_random_moments_goes_on(model, tmp_path):
     file = tmp_path / "texts.txt"
     file.write_text("\n".join(sentences(600)))

@@ -13,6 +13,7 @@ from alti.families import REFUSED
 from alti.read.modules import family_named
 
 import tiny
+from speed import mostly_slow
 
 ROOT = Path(__file__).parents[1]
 BUILDS = {family: (family, {}) for family in tiny.CONFIGS} | tiny.VARIANTS
@@ -41,7 +42,7 @@ def test_the_tiny_models_cover_the_registry():
     assert tiny.CONFIGS.keys() == alti.FAMILIES.keys()
 
 
-@pytest.mark.parametrize("side", ["left", "right"])
+@mostly_slow("side", ["left", "right"], quick=["right"])
 @pytest.mark.parametrize("build", BUILDS)
 def test_blocks_are_exact(build, side):
     family, config = BUILDS[build]
@@ -63,7 +64,7 @@ def test_blocks_are_exact(build, side):
 @pytest.mark.parametrize(
     ("dtype", "limit"), [("float32", 1e-5), ("float16", 4e-3), ("bfloat16", 2e-2)]
 )
-@pytest.mark.parametrize("family", tiny.CONFIGS)
+@mostly_slow("family", tiny.CONFIGS, quick=tiny.FEW)
 def test_blocks_are_exact_in_every_dtype(family, dtype, limit):
     model = tiny.build(family, dtype=getattr(torch, dtype))
     batch = tiny.inputs(model)
@@ -71,7 +72,7 @@ def test_blocks_are_exact_in_every_dtype(family, dtype, limit):
     assert all(block.attn.dtype == torch.float32 for block in alti.trace(model, batch))
 
 
-@pytest.mark.parametrize("family", tiny.CONFIGS)
+@mostly_slow("family", tiny.CONFIGS, quick=tiny.FEW)
 def test_parts_sum_to_the_output(family):
     model = tiny.build(family)
     for block in alti.trace(model, tiny.inputs(model)):

@@ -12,6 +12,7 @@ import alti
 from alti.read import process
 
 import tiny
+from speed import slow
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
@@ -80,6 +81,7 @@ def run(script: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@slow
 def test_a_child_explains_with_one_thread_after_the_parent_has():
     explicit, *said = run(AFTER_USE)
     assert explicit.startswith("explicit: this process was forked from one that has run it")
@@ -90,6 +92,7 @@ def test_a_child_explains_with_one_thread_after_the_parent_has():
     ]
 
 
+@slow
 def test_a_child_that_is_forked_in_the_middle_of_an_explanation():
     run(WHILE_IN_USE)
 

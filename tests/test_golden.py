@@ -12,6 +12,7 @@ import transformers
 import alti
 from alti.methods import Inputs, Target
 
+from speed import slow
 from tiny import run
 
 CASES = [f"{arch}_tiny_J{n:03}" for arch in ("bert", "roberta", "distilbert") for n in (3, 7, 24)]
@@ -138,6 +139,7 @@ def test_parity_on_real_weights(shared, case):
         )
 
 
+@slow
 def test_the_real_classifier(shared):
     model = alti.load(shared / "models" / "minilm-l6-sst2")
     found = model.explain("A clever blend of fact and fiction.")

@@ -23,6 +23,7 @@ from alti.experiments.resuming import SEAL, seal
 from alti.experiments.train import Recipe, train
 
 import tiny
+from speed import slow
 
 TEXTS = "y\ny\nA clever film\n"  # an answer to every question, were one asked
 REFUSED = "names code of its own"
@@ -304,6 +305,7 @@ def recipe(folder: Path, data: str) -> Recipe:
     return Recipe(str(folder), data, split=None, validation=None, epochs=1)
 
 
+@slow
 @pytest.mark.parametrize(("family", "plant"), HARMLESS.values(), ids=HARMLESS)
 def test_unneeded_code_is_not_run(planted, clean, marker, unread, run, data, family, plant):
     folder = planted(family, plant)
@@ -359,6 +361,7 @@ def test_classes_that_an_adapter_names_are_not_imported(planted, marker, importa
 FIELDS = ("attn_implementation", "_attn_implementation", "_experts_implementation")
 
 
+@slow
 @pytest.mark.parametrize("field", FIELDS)
 def test_a_kernel_of_the_hub_is_not_fetched(planted, clean, monkeypatch, data, field):
     folder = planted("bert", partial(kernel, field=field))
@@ -425,6 +428,7 @@ def test_commands_refuse_as_one(planted, run, data):
         assert REFUSED in err
 
 
+@slow
 def test_piped_texts_do_not_answer_questions(planted, marker):
     """In a process of its own, where standard input is a pipe."""
     folder = planted("llama", partial(tokenizer_map, tokenizer_class="OwnTokenizer"))
@@ -502,6 +506,7 @@ def sealed_again(state):
 STATE = ("optimizer.pt", "scheduler.pt", "rng_state.pth", "pytorch_model.bin")
 
 
+@slow
 @pytest.mark.parametrize("name", STATE)
 def test_a_state_that_is_a_hostile_pickle_is_refused(stopped, tmp_path, marker, name):
     slow, out = stopped
@@ -516,6 +521,7 @@ def test_a_state_that_is_a_hostile_pickle_is_refused(stopped, tmp_path, marker, 
     assert not marker.exists()
 
 
+@slow
 def test_the_arguments_of_a_state_are_not_read(stopped, tmp_path, marker):
     slow, out = stopped
     shutil.copytree(out, tmp_path / "out")

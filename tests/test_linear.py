@@ -9,6 +9,7 @@ from alti.read import linear_view as linear
 from alti.read.linear_view import completeness, linear_view
 
 import tiny
+from speed import mostly_slow
 
 CLASSIFIER = "AutoModelForSequenceClassification"
 FAMILIES = [
@@ -49,7 +50,7 @@ def test_variants_too(name, family, config):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("factors", [{}, {"value": 0.5, "response": 0.1}])
+@mostly_slow("factors", [{}, {"value": 0.5, "response": 0.1}], quick=lambda factors: not factors)
 def test_the_output_is_the_models_own(family, factors):
     model = tiny.build(family, heads_of(family)[0])
     batch = tiny.inputs(model)

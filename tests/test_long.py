@@ -21,6 +21,7 @@ from alti.read.verdicts import Verdict
 from alti.read.walk import walk
 
 import tiny
+from speed import mostly_slow, slow
 
 IMAGES = ("vit", "deit", "dinov2")
 
@@ -96,7 +97,7 @@ def compare(name, model, inputs, target, monkeypatch, limit, **options):
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
-@pytest.mark.parametrize("family", FAMILIES)
+@mostly_slow("family", FAMILIES, quick=tiny.FEW)
 def test_rows_are_those_of_the_whole_block(family, side, by_rows):
     model = tiny.build(family)
     tensors = tiny.inputs(model, side=side)
@@ -139,7 +140,7 @@ def test_texts_of_any_length(length, by_rows, monkeypatch):
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
-@pytest.mark.parametrize("family", FAMILIES)
+@mostly_slow("family", FAMILIES, quick=tiny.FEW)
 def test_every_family(family, side, by_rows, monkeypatch):
     if side == "left" and family in ("bert", "electra", "distilbert"):
         pytest.skip("reads the first position, which is padding then")
@@ -152,7 +153,7 @@ def test_every_family(family, side, by_rows, monkeypatch):
         compare(name, model, inputs, target, monkeypatch, EXACT.get(family, LIMIT))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@mostly_slow("family", FAMILIES, quick=tiny.FEW)
 def test_the_models_own_attention_is_used(family, by_rows, monkeypatch):
     """In float32 what goes on to the next layer is sdpa's, where the model has that."""
     model = tiny.build(family, head_of(family), dtype=torch.float32)
@@ -171,9 +172,9 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("total", [False, True])
+@mostly_slow("total", [False, True], quick=[True])
 @pytest.mark.parametrize(("name", "options"), CASES)
-@pytest.mark.parametrize("family", ["gpt2", "mistral"])
+@mostly_slow("family", ["gpt2", "mistral"], quick=["mistral"])
 def test_every_method(family, name, options, total, by_rows, monkeypatch):
     model = tiny.build(family, "AutoModelForCausalLM")
     inputs, target = question(model, family, total=total)
@@ -218,6 +219,7 @@ class Largest(TorchDispatchMode):
         return output
 
 
+@slow
 @pytest.mark.parametrize("name", ["alti", "norms", "linear", "absence", "dimming", "alti_logit"])
 def test_nothing_of_the_size_of_all_attention_is_written(name, by_rows, monkeypatch):
     tokens = 300

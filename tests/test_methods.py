@@ -1,5 +1,7 @@
 """One battery over methods that draw maps of the layers: batches, padding, one token, no NaN."""
 
+from functools import cache
+
 import pytest
 import torch
 
@@ -10,6 +12,7 @@ from alti.methods.layerwise import layerwise
 from test_families import POST_NORM
 
 import tiny
+from speed import mostly_slow, slow
 from tiny import run
 
 ENCODERS = ["bert", "distilbert", "albert", "mpnet", "deberta-v2", "modernbert"]
@@ -32,7 +35,9 @@ PAIRS = [
     for family in FAMILIES
     if method not in SECOND_NORM or (family in POST_NORM and family != "opt")
 ]
-battery = pytest.mark.parametrize(("method", "family"), PAIRS)
+battery = mostly_slow(
+    ("method", "family"), PAIRS, quick=lambda pair: pair[1] in ("bert", "llama", "gemma3_text")
+)
 
 
 def as_inputs(batch) -> Inputs:
@@ -215,12 +220,18 @@ HALF = (
 )
 
 
+@cache
+def embedded(dtype: str) -> alti.Model:
+    return alti.load(device="cpu", dtype=dtype)
+
+
+@slow
 @pytest.mark.parametrize("against", [None, "other"])
 @pytest.mark.parametrize("method", ["gradient", "input_x_gradient", "integrated_gradients"])
 def test_gradients_of_a_confident_model_survive_half_precision(method, against):
     """They are p (1 − p) times something, and a float16 ends at 6e-8."""
     options = {"steps": 10} if method == "integrated_gradients" else {}
-    full, half = (alti.load(device="cpu", dtype=dtype) for dtype in ("float32", "float16"))
+    full, half = embedded("float32"), embedded("float16")
     for text in HALF:
         rival = None if against is None else 1 - full.explain(text).target
         one, other = (
@@ -233,7 +244,7 @@ def test_gradients_of_a_confident_model_survive_half_precision(method, against):
 
 
 def test_a_small_fall_of_a_probability_survives_half_precision():
-    found = alti.load(device="cpu", dtype="float16").explain(HALF[0], method="occlusion")
+    found = embedded("float16").explain(HALF[0], method="occlusion")
     assert found.probability > 0.999
     assert (found.scores[~found.special] != 0).all()
 

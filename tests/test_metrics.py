@@ -37,6 +37,8 @@ from alti.mix.contributions import lengths
 from alti.mix.kernels.reference import parts
 from test_mixing import random_block
 
+from speed import mostly_slow
+
 FAITHFULNESS = {name: measure for name, measure in METRICS.items() if measure.needs is None}
 CLS, SEP, MASK = 101, 102, 103
 WEIGHTS = {1: 0.5, 2: 0.2, 3: 0.1}  # what each of three tokens adds to the probability
@@ -503,7 +505,7 @@ MEDIANS = {  # over the 45 pairs of models: Spearman, Jaccard
 }
 
 
-@pytest.mark.parametrize("method", MEDIANS)
+@mostly_slow("method", MEDIANS, quick=["rollout"])
 def test_published_agreement_of_ten_models(shared, method):
     """Ten MultiBERTs on 1,000 SST-2 sentences: the authors' scores give the authors' matrices."""
     with np.load(shared / "published" / "multiberts_sst2.npz") as published:

@@ -15,6 +15,7 @@ import alti.mix.kernels
 from alti import Block
 
 import tiny
+from speed import mostly_slow, slow
 
 
 def random_block(
@@ -161,7 +162,7 @@ SHAPES = [  # batch, heads, targets, sources, width
 
 
 @pytest.mark.parametrize(("kernel", "task"), kernels("l1", "l2", "lengths"))
-@pytest.mark.parametrize("shape", SHAPES)
+@mostly_slow("shape", SHAPES, quick=lambda shape: shape[2] < 100)
 @pytest.mark.parametrize("kind", ["padded", "causal", "large dimension"])
 def test_kernels_equal_the_reference(shape, kind, kernel, task, monkeypatch):
     batch, heads, targets, sources, width = shape
@@ -325,6 +326,7 @@ def test_the_environment_chooses_the_kernel(monkeypatch):
     assert alti.contributions(block).shape == (2, 7, 7)
 
 
+@slow
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names x86 features")
 def test_numba_on_a_processor_with_shorter_vectors(tmp_path):
     older = {

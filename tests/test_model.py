@@ -15,6 +15,7 @@ from transformers import BertConfig
 import alti
 
 import tiny
+from speed import mostly_slow
 
 
 @pytest.fixture(scope="module")
@@ -406,7 +407,11 @@ def test_a_folder_without_a_tokenizer(folder, tmp_path):
         alti.load(tmp_path)
 
 
-@pytest.mark.parametrize("family", [f for f in tiny.CONFIGS if f not in (*tiny.IMAGES, "granite")])
+@mostly_slow(
+    "family",
+    [f for f in tiny.CONFIGS if f not in (*tiny.IMAGES, "granite")],
+    quick=tiny.FEW,
+)
 def test_no_family_makes_up_a_tokenizer(family, tmp_path):
     tiny.build(family, dtype=torch.float32).save_pretrained(tmp_path)
     with pytest.raises(alti.LoadError, match=r"has no tokenizer"):

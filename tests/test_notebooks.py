@@ -15,8 +15,12 @@ pytest.importorskip("ipykernel", reason="the site's tools are not installed: mak
 import nbformat
 
 import documents
+from speed import slow
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of jupyter's libraries
+pytestmark = [
+    slow,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of jupyter's libraries
+]
 EXAMPLE = documents.ROOT / "examples" / "notebooks.py"
 SMALLER = {"PAIRS, EPOCHS = 6000, 8": "PAIRS, EPOCHS = 256, 1"}
 

@@ -5,12 +5,15 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 import alti
+
+from speed import slow
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "alti"
@@ -65,17 +68,19 @@ def imports(path: Path) -> set[str]:
     return found
 
 
-IMPORTS = {name_of(path): imports(path) for path in MODULES}
+@cache
+def all_imports() -> dict[str, set[str]]:
+    return {name_of(path): imports(path) for path in MODULES}
 
 
 @pytest.mark.parametrize("name", [name for name in sorted(NAMES) if name])
 def test_imports_go_from_room_to_room_in_one_direction(name):
-    for other in IMPORTS[name] - {""}:  # alti itself imports its public names when they are used
+    for other in all_imports()[name] - {""}:  # alti imports its public names when they are used
         assert ROOMS.index(room_of(other)) <= ROOMS.index(room_of(name)), f"{name} imports {other}"
 
 
 def test_no_two_modules_need_each_other():
-    others = {name: found - {"", name} for name, found in IMPORTS.items() if name}
+    others = {name: found - {"", name} for name, found in all_imports().items() if name}
     assert list(TopologicalSorter(others).static_order())
 
 
@@ -106,6 +111,7 @@ print([name for name in alti.__all__ if type(getattr(alti, name)).__name__ == "m
 """
 
 
+@slow
 def test_public_names_are_callable_after_every_module_was_imported():
     pytest.importorskip("uvicorn")
     command = [sys.executable, "-c", CALLS]
@@ -191,6 +197,15 @@ def test_functions_are_short():
     assert lengths[longest] <= 40, longest
 
 
+def test_what_is_listed_as_quick_exists():
+    for file in (ROOT / "tests").glob("test_*.py"):
+        text = file.read_text()
+        (listed,) = re.findall(r"^QUICK = \((.*?)^\)", text, re.MULTILINE | re.DOTALL) or [""]
+        names = re.findall(r'"(\w+)"', listed)
+        assert all(f"def {name}(" in text for name in names), file
+
+
+@slow
 def test_the_demo_explains_a_sentence_with_the_embedded_model(tmp_path):
     demo = [sys.executable, ROOT / "examples" / "demo.py"]
     done = subprocess.run(demo, capture_output=True, text=True, check=True, cwd=tmp_path)

@@ -20,6 +20,7 @@ from alti.views.plots import look
 from alti.views.tables import Cell, Table
 
 import tiny
+from speed import mostly_slow, slow
 
 ODD = (
     "[CLS]",
@@ -85,7 +86,7 @@ def untouched():
 
 
 @pytest.mark.parametrize("kind", VIEWS)
-@pytest.mark.parametrize("n", [1, 5, 200])
+@mostly_slow("n", [1, 5, 200], quick=[5])
 def test_every_view_at_every_size(kind, n, tmp_path):
     ax = drawn(kind, attribution(n))
     assert isinstance(ax, Axes)
@@ -96,6 +97,7 @@ def test_every_view_at_every_size(kind, n, tmp_path):
     assert height <= 20
 
 
+@slow
 @pytest.mark.parametrize("kind", VIEWS)
 def test_every_format(kind, tmp_path):
     figure = attribution(5).plot(kind)
@@ -247,6 +249,7 @@ def test_a_real_attribution_of_float64(kind, method):
     figure.draw_without_rendering()
 
 
+@slow
 @pytest.mark.parametrize("kind", VIEWS)
 def test_tokens_are_drawn_as_they_are_written(kind, tmp_path):
     options = {"words": False} if kind == "tokens" else {}
@@ -425,7 +428,7 @@ def test_methods_of_a_column_or_a_list():
         plots.methods(TABLE, column="auc")
 
 
-@pytest.mark.parametrize("n", [1, 5, 200])
+@mostly_slow("n", [1, 5, 200], quick=[5])
 def test_benchmarks_at_every_size(n, tmp_path):
     figure = Figure()
     for ax, draw in zip(
@@ -455,6 +458,7 @@ def test_colours_fall_evenly_to_the_dark():
     assert steps.max() < 1.3 * steps.mean()
 
 
+@slow
 def test_the_graph_of_a_long_text_leaves_something_and_names_it():
     """Evenly mixed maps have shares below every fixed threshold."""
     count = 200

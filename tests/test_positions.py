@@ -10,6 +10,7 @@ from alti.methods import METHODS
 from alti.model.words import lines, sentences
 
 import tiny
+from speed import mostly_slow
 
 TEXT = "The keys to the cabinet are on the table."
 STEPS = {"integrated_gradients": {"steps": 3}}
@@ -35,7 +36,7 @@ def usable(method: str, kind: str) -> bool:
     return kind != "causal" or not METHODS[method].second_norm
 
 
-@pytest.mark.parametrize("kind", HEADS)
+@mostly_slow("kind", HEADS, quick=["causal", "encoder"])
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_every_prediction_is_explained_as_if_alone(method, kind):
     if not usable(method, kind) or method == "random":

@@ -11,6 +11,7 @@ from alti.methods.logits import contrast, kind_of, probabilities
 from test_untouched import assert_untouched, snapshot
 
 import tiny
+from speed import mostly_slow
 from tiny import run
 
 METHODS = [name for name in alti.METHODS if not alti.METHODS[name].draws_maps]
@@ -47,7 +48,11 @@ def explained(method, model, batch, index=None, **options):
     return run(method, model, as_inputs(batch), target, **FEW.get(method, {}) | options)
 
 
-battery = pytest.mark.parametrize(("method", "family"), [(m, f) for m in METHODS for f in FAMILIES])
+battery = mostly_slow(
+    ("method", "family"),
+    [(method, family) for method in METHODS for family in FAMILIES],
+    quick=lambda pair: pair[1] in ("bert", "gpt2"),
+)
 
 
 @battery

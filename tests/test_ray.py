@@ -19,11 +19,12 @@ from alti.engines.store import Store
 from test_engines import bench_rows, content, killed_after, sentences, started
 
 import tiny
+from speed import slow
 
 ray = pytest.importorskip("ray", reason="no Ray here: pip install 'alti[ray]'")
 
 pytestmark = [
-    pytest.mark.xdist_group("ray"),  # one Ray for all
+    slow,
     pytest.mark.filterwarnings("ignore"),  # Ray's own
 ]
 TEXTS = sentences(60)

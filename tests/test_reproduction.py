@@ -10,6 +10,7 @@ import pytest
 import alti
 
 import tiny
+from speed import slow
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # reproduction/ is no part of the package
 from reproduction import prepare, report, settings
@@ -45,6 +46,7 @@ def command(name, *arguments, monkeypatch):
     importlib.import_module(f"reproduction.{name}").main()
 
 
+@slow
 @pytest.mark.parametrize("family", ["roberta", "distilbert"])
 def test_the_commands_on_a_random_model(build, family, monkeypatch):
     model = tiny.speaking(family, "AutoModelForSequenceClassification")
@@ -65,6 +67,7 @@ def test_the_commands_on_a_random_model(build, family, monkeypatch):
     assert alti.Attribution.from_dict(maps["layers"]["ALTI"]).relevance().shape[0] > 8
 
 
+@slow
 def test_a_backbone_is_trained_and_explained_over_seeds(build, monkeypatch):
     folder = build / "build" / "checkpoints" / "bert-tiny"
     tiny.speaking("bert", "AutoModel").save_pretrained(folder)

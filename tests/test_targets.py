@@ -11,6 +11,7 @@ import alti
 from alti.model.head import Head
 
 import tiny
+from speed import mostly_slow
 
 SEQUENCE = [f for f in tiny.CONFIGS if tiny.classifies(f)]
 TEXT = tiny.CORPUS[1]
@@ -65,7 +66,7 @@ def test_the_position_that_a_classifier_reads(family, config):
     assert not torch.allclose(logits_with_noise(model, batch, [position]), before)
 
 
-@pytest.mark.parametrize("family", [f for f in SEQUENCE if f not in tiny.ENCODER_DECODERS])
+@mostly_slow("family", [f for f in SEQUENCE if f not in tiny.ENCODER_DECODERS], quick=tiny.FEW)
 def test_check_finds_a_wrong_position(family, monkeypatch):
     kind = "bpe" if family in tiny.DECODERS else "wordpiece"
     dtype = torch.float32 if family == "gemma2" else torch.float64  # its padding is nan in float64

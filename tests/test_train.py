@@ -13,6 +13,7 @@ from alti.experiments.train import Recipe, train
 from alti.experiments.trainer import ByLength, RepeatableTrainer, fit
 
 import tiny
+from speed import mostly_slow, slow
 
 WORDS = ("clever", "funny", "bad", "clumsy")
 
@@ -61,7 +62,7 @@ def weights(folder):
     return alti.load(folder, device="cpu").model.state_dict()
 
 
-@pytest.mark.parametrize("task", ["text", "mask"])
+@mostly_slow("task", ["text", "mask"], quick=["text"])
 def test_it_learns_and_the_result_can_be_explained(steady, data, tmp_path, task):
     steps = []
     longer = recipe(
@@ -100,6 +101,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(checkpoint, data, tmp_p
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
+@slow
 def test_a_seed_makes_it_repeatable(checkpoint, data, tmp_path):
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         train(recipe(checkpoint, data, seed=seed, epochs=0.5), tmp_path / name)
@@ -305,9 +307,28 @@ def whole(short, tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def at_six(short, tmp_path_factory):
+    """A run that was stopped at its sixth step, to be copied."""
+    folder = tmp_path_factory.mktemp("six")
+    stopped(short, folder, at=6)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def at_nine(short, at_six, tmp_path_factory):
+    """The same run, stopped once more, with the state of before still there."""
+    folder = tmp_path_factory.mktemp("nine")
+    shutil.copytree(at_six, folder, dirs_exist_ok=True)
+    stopped(short, folder, at=9)
+    shutil.copytree(at_six / "steps", folder / "steps", dirs_exist_ok=True)
+    return folder
+
+
+@slow
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000])
-def test_a_damaged_recipe_is_read_from_the_state(short, whole, tmp_path, content):
-    stopped(short, tmp_path, at=6)
+def test_a_damaged_recipe_is_read_from_the_state(short, whole, at_six, tmp_path, content):
+    shutil.copytree(at_six, tmp_path, dirs_exist_ok=True)
     (tmp_path / "steps" / "recipe.json").write_bytes(content)
     another = recipe(short.checkpoint, short.data, epochs=1)
     damaged = pytest.warns(UserWarning, match="recipe.json is empty or damaged")
@@ -319,6 +340,7 @@ def test_a_damaged_recipe_is_read_from_the_state(short, whole, tmp_path, content
     assert same_weights(whole, tmp_path)
 
 
+@slow
 def test_a_damaged_recipe_without_a_state_starts_anew(short, tmp_path):
     (tmp_path / "steps").mkdir()
     (tmp_path / "steps" / "recipe.json").touch()
@@ -326,6 +348,7 @@ def test_a_damaged_recipe_without_a_state_starts_anew(short, tmp_path):
     assert (first, len(warned)) == (1, 1)
 
 
+@slow
 def test_a_damaged_card_is_trained_again(short, tmp_path, whole):
     shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
     (tmp_path / "card.json").write_text('{"checkpoint": ')
@@ -355,17 +378,12 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize("earlier", [True, False])
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_state_is_passed_over(short, whole, tmp_path, damage, earlier):
-    stopped(short, tmp_path, at=6)
-    steps = tmp_path / "steps"
-    if earlier:
-        shutil.copytree(steps, tmp_path / "before")
-        shutil.rmtree(steps)
-        stopped(short, tmp_path, at=9)
-        shutil.copytree(tmp_path / "before", steps, dirs_exist_ok=True)
-    last = max(steps.glob("checkpoint-*"), key=lambda state: int(state.name.rpartition("-")[2]))
+@mostly_slow("earlier", [True, False], quick=[True])
+@mostly_slow("damage", DAMAGES, quick=["half a model"])
+def test_a_damaged_state_is_passed_over(short, whole, at_six, at_nine, tmp_path, damage, earlier):
+    shutil.copytree(at_nine if earlier else at_six, tmp_path, dirs_exist_ok=True)
+    states = (tmp_path / "steps").glob("checkpoint-*")
+    last = max(states, key=lambda state: int(state.name.rpartition("-")[2]))
     DAMAGES[damage](last)
     first, warned, _ = resumed(short, tmp_path)
     then = "resuming from checkpoint-5" if earlier else "starting again"
@@ -374,6 +392,7 @@ def test_a_damaged_state_is_passed_over(short, whole, tmp_path, damage, earlier)
     assert same_weights(whole, tmp_path)
 
 
+@slow
 @pytest.mark.parametrize("size", [0, 2_000, 20_000, 100_000, 130_000])
 def test_a_disk_that_is_full_ends_a_run_that_then_goes_on(short, whole, tmp_path, size):
     from test_files import at_most
@@ -388,6 +407,7 @@ def test_a_disk_that_is_full_ends_a_run_that_then_goes_on(short, whole, tmp_path
     assert not (tmp_path / "out" / "steps").exists()
 
 
+@slow
 @pytest.mark.parametrize("what", ["save_model", "card"])
 def test_a_disk_that_is_full_at_the_end(short, whole, tmp_path, monkeypatch, what):
     """What was trained is not trained again."""
@@ -430,7 +450,7 @@ def test_a_rate_that_is_too_high_stops_at_the_last_good_step(checkpoint, data, t
     assert not (tmp_path / "card.json").exists()
 
 
-@pytest.mark.parametrize("step", [1, 7, 24])
+@mostly_slow("step", [1, 7, 24], quick=[7])
 def test_weights_that_are_not_finite_are_never_saved(short, tmp_path, monkeypatch, step):
     """A loss is that of the weights before the step, which may spoil them right before a save."""
     real = RepeatableTrainer.create_optimizer

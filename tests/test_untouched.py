@@ -9,6 +9,7 @@ import torch
 import alti
 
 import tiny
+from speed import slow
 
 
 def fingerprint(model):
@@ -200,6 +201,7 @@ def test_an_unknown_way_through():
         alti.trace(model := tiny.build("bert"), tiny.inputs(model), through="mlp")
 
 
+@slow
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch.compile's own
 def test_a_compiled_model_is_read():
     model = tiny.build("bert")

@@ -31,7 +31,24 @@ from alti.web.worker import Worker
 import tiny
 from strange import strange
 
-pytestmark = pytest.mark.xdist_group("web")  # one server for all
+QUICK = (  # `make test` runs these; the others are slow
+    "test_explain_is_what_the_library_says",
+    "test_any_named_model_can_be_asked",
+    "test_models_are_described",
+    "test_a_view_has_all_that_the_page_shows",
+    "test_a_view_against_a_class",
+    "test_exports_are_the_library_s",
+    "test_every_answer_is_guarded",
+    "test_the_page_needs_nothing_from_elsewhere",
+    "test_what_is_local",
+    "test_only_local_names_are_answered",
+    "test_a_hostile_request_gets_one_sentence",
+    "test_wrong_addresses_get_one_sentence",
+    "test_the_api_is_what_its_description_says",
+    "test_twenty_at_once",
+    "test_cancel_frees_the_worker",
+    "test_a_request_with_two_lengths_is_refused",
+)
 
 TEXT = "The acting is superb, but the plot is a tedious mess."
 NAME = "minilm-l6-sst2"

@@ -13,6 +13,13 @@ import tiny
 from pages import BROWSED, READY, offered, show, text
 
 pytestmark = BROWSED
+QUICK = (  # `make test` runs these; the others are slow
+    "test_type_a_prompt_and_let_it_write",
+    "test_documents_and_the_list_of_the_strongest",
+    "test_a_link_restores_an_answer_and_writes_nothing",
+    "test_any_token_is_a_target_and_a_rival",
+    "test_an_encoder_decoder_shows_which_word_comes_from_which",
+)
 DONE = "!!document.querySelector('#prompted') && !document.body.hasAttribute('aria-busy')"
 CHAT = [{"role": "user", "content": "The plot is funny. It is a film."}]
 DOCUMENTS = ["The plot is funny.", "The acting is better. It is a film."]

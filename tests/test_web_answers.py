@@ -17,7 +17,6 @@ from alti.web.settings import Limits
 
 import tiny
 
-pytestmark = pytest.mark.xdist_group("web")  # one server for all
 CHAT = [
     {"role": "system", "content": "It is a film."},
     {"role": "user", "content": "The plot is funny. The acting is better."},

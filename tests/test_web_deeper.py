@@ -18,6 +18,12 @@ from pages import BROWSED, READY, TEXT, file, high_contrast, offered, printed, s
 from serving import running
 
 pytestmark = BROWSED
+QUICK = (  # `make test` runs these; the others are slow
+    "test_heads_are_those_of_the_library",
+    "test_options_come_from_the_methods",
+    "test_a_server_refuses_numbers_outside",
+    "test_heads_and_lens_of_the_api_are_those_of_the_library",
+)
 FILM = "the film is a clever blend"
 OPEN = (
     "!document.querySelector('#{0}').hasAttribute('aria-busy') && !!document.querySelector('{1}')"

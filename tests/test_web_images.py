@@ -18,10 +18,12 @@ import tiny
 from browser import Browser
 from pages import BROWSED, file, offered, printed, text
 from serving import running
+from speed import slow
 
 READY = "!document.body.hasAttribute('aria-busy')"
 SVG = "{http://www.w3.org/2000/svg}"
 LABELS = {0: "cat", 1: "dog", 2: "<b>neither</b>"}
+pytestmark = slow  # a server of its own
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,10 @@ from test_web_answer_page import DONE
 import tiny
 from pages import BROWSED, file, text
 
-pytestmark = pytest.mark.xdist_group("web")  # one server for all
-browsed = BROWSED[0]
+QUICK = (  # `make test` runs these; the others are slow
+    "test_rows_of_layers_are_the_library_s",
+)
+browsed = BROWSED
 LINES = ["The plot is funny. ", "It is a film. ", "The acting is better. "]
 PROMPT = "".join(LINES[i % 3] for i in range(300)).strip()
 SHORT = {"form": "text", "text": "The plot is funny. It is a film.", "answer": " It is better"}

@@ -9,6 +9,17 @@ import alti
 from pages import BROWSED, CHOOSE, READY, TEXT, same, scores, show, text, write
 
 pytestmark = BROWSED
+QUICK = (  # `make test` runs these; the others are slow
+    "test_it_opens_with_an_explained_example",
+    "test_typing_explains",
+    "test_click_a_token_and_move_the_slider",
+    "test_switch_the_class",
+    "test_compare_two_texts",
+    "test_a_link_restores_the_view",
+    "test_any_text_is_only_text",
+    "test_what_goes_wrong_is_one_sentence",
+    "test_exports",
+)
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,11 @@ from alti.web.help import PLAIN
 from pages import BROWSED, CHOOSE, READY, TEXT, file, printed, show, text
 
 pytestmark = BROWSED
+QUICK = (  # `make test` runs these; the others are slow
+    "test_every_panel_names_its_model_method_class_and_scale",
+    "test_methods_are_described_for_newcomers_the_recommended_one_first",
+    "test_the_menu_saves_a_chosen_panel_and_maps",
+)
 NAME = "minilm-l6-sst2"
 SVG = "{http://www.w3.org/2000/svg}"
 

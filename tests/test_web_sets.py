@@ -15,6 +15,12 @@ from pages import BROWSED, READY, file, high_contrast, offered, show
 
 pytestmark = BROWSED
 SVG = "{http://www.w3.org/2000/svg}"
+QUICK = (  # `make test` runs these; the others are slow
+    "test_a_set_is_predicted_row_by_row_and_errors_come_first",
+    "test_a_file_is_dropped",
+    "test_parquet_is_opened",
+    "test_views_are_kept_saved_and_opened",
+)
 ROWS = [
     ("A gorgeous, witty film.", "positive"),
     ("A tedious mess.", "positive"),  # wrong: the model says negative

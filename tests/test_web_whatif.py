@@ -12,8 +12,13 @@ import alti
 import tiny
 from pages import BROWSED, READY, TEXT, show, text
 
-pytestmark = pytest.mark.xdist_group("web")  # one server for all
-browsed = BROWSED[0]
+QUICK = (  # `make test` runs these; the others are slow
+    "test_all_numbers_are_the_library_s",
+    "test_an_answer_s_numbers_are_the_library_s",
+    "test_what_cannot_be_measured_is_one_sentence",
+    "test_click_a_word_and_leave_it_out",
+)
+browsed = BROWSED
 CHAT = [{"role": "user", "content": "The plot is funny. It is a film."}]
 TRIES = "document.querySelectorAll('#tries li').length"
 

@@ -83,7 +83,8 @@ def test_it_installs_in_an_empty_environment_and_explains(built, which, tmp_path
     python = tmp_path / "empty" / "bin" / "python"
     pip = [python, "-m", "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt"]
     subprocess.run([*pip, built[which]], check=True)
-    told = {"capture_output": True, "text": True, "check": True, "cwd": tmp_path}
+    alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    told = {"capture_output": True, "text": True, "check": True, "cwd": tmp_path, "env": alone}
     done = subprocess.run([python, "-W", "ignore", "-c", EXPLAINED], **told)
     assert done.stdout.startswith(str(tmp_path / "empty"))
     assert done.stdout.endswith(" positive clever\n")
@@ -95,6 +96,7 @@ def test_the_citation_names_this_version():
     assert f"version: {alti.__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
 
-def test_the_public_workflow_runs_the_readmes_command():
+def test_the_workflows_run_the_readmes_command_and_then_the_rest():
     workflow = (ROOT / ".github" / "workflows" / "tests.yml").read_text()
-    assert "- run: make test\n" in workflow
+    assert "- run: make test\n      - run: make slow\n      - run: make docs\n" in workflow
+    assert "make test\nmake slow\nmake docs\n" in (ROOT / ".ci" / "run").read_text()

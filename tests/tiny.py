@@ -214,6 +214,8 @@ DECODERS = (
     "qwen3_moe", "olmoe", "gpt_oss",
 )  # fmt: skip
 
+FEW = ("bert", "roberta", "gpt2", "llama", "t5")  # the ways that Transformers differ most
+
 UNBIASED = (
     "mistral",
     "qwen2",

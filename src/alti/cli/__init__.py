@@ -10,7 +10,7 @@ import typer
 
 from alti import AltiError, UsageError, __version__
 from alti._characters import note
-from alti.cli import alignments, lists, many, runs, texts
+from alti.cli import alignments, lists, many, models, runs, texts
 from alti.cli.console import silence
 
 app = typer.Typer(
@@ -26,8 +26,8 @@ COMMANDS: tuple[Callable[..., None], ...] = (  # in the order of the help
     many.results,
     runs.bench,
     runs.train,
-    texts.serve,
-    texts.check,
+    models.serve,
+    models.check,
     lists.families,
     lists.methods,
     lists.metrics,

@@ -4,19 +4,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
-from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from alti._errors import UsageError
-from alti.methods import Inputs, Method, Scores, Target, call, named
-from alti.methods.logits import target_logits
+from alti.methods import Inputs, Method, Target
 from alti.model.answers import Generation
-from alti.model.assembly import Assembly, compacted, groups_of, single, target_of
+from alti.model.assembly import single
 from alti.model.attribution import Attribution
 from alti.model.attributions import Attributions
 from alti.model.batching import (
@@ -26,16 +23,14 @@ from alti.model.batching import (
     is_listed,
     one_each,
     question_of,
-    sentence_on_memory,
     windows,
 )
-from alti.model.cuda_graphs import GRAIN, Recorder
-from alti.model.examples import check, completeness, prove_positions
+from alti.model.cuda_graphs import Recorder
+from alti.model.examples import check, completeness
 from alti.model.fingerprints import fingerprint
 from alti.model.head_maps import WithHeads
 from alti.model.image_attribution import ImageAttribution
 from alti.model.lens import require_lens
-from alti.model.lens_reading import with_lens
 from alti.model.other_heads import SIMILARITY, OtherHeads
 from alti.model.parts import Part
 from alti.model.prompt import Chat
@@ -46,15 +41,13 @@ from alti.model.request import (
     Positions,
     Request,
     Task,
-    contrasting_options,
     request_of,
 )
 from alti.model.results import Prediction
+from alti.model.running import batch_of, contrast_of, results_of
 from alti.model.source import By
 from alti.model.tasks import keeps_layers, task_of, with_maps
 from alti.model.tokenize import Bos
-from alti.read.exactness import untouched
-from alti.read.long import is_long_text
 from alti.read.modules import family_of, network, require_readable, stacks_of
 
 if TYPE_CHECKING:
@@ -229,7 +222,7 @@ class Model(OtherHeads, WithHeads):
         if choices is not None:
             return self.choose(text, choices, request)
         if question.has_answer and against is not None:
-            return self._contrasted(question, against, request)
+            return contrast_of(self, question, against, request)
         task = self.read(question, request)
         (result,) = self._explained([task], with_maps(self.model, request, task, layers))
         return result if self._is_several(question, request) else single(result)
@@ -344,72 +337,16 @@ class Model(OtherHeads, WithHeads):
 
     def batch(self, tasks: list[Task], request: Request) -> tuple[Inputs, Target]:
         """Several texts as what a method takes."""
-        recorded = self.recorder and named(request.method).recordable and self.head.takes_batches
-        inputs = self.encoder.collate([task.encoded for task in tasks], GRAIN if recorded else 1)
-        if request.groups is not None and named(request.method).takes_groups:
-            inputs = replace(inputs, groups=groups_of(tasks, inputs.mask))
-        target = target_of(tasks, inputs.mask.device, total=request.total)
-        return inputs, self._with_kept(target, inputs.special.shape[1])
-
-    def _with_kept(self, target: Target, tokens: int) -> Target:
-        """Of a long text, logits are computed only where predictions are read from."""
-        known = "logits_to_keep" in signature(network(self.model).forward).parameters
-        if target.position is None or not is_long_text(tokens) or not known:
-            return target
-        return replace(target, kept=torch.unique(target.position))
+        return batch_of(self, tasks, request)
 
     def _explained(self, tasks: list[Task], request: Request) -> list[Attributions]:
         """One batch."""
-        method = named(request.method)
-        inputs, target = self.batch(tasks, request)
-        with sentence_on_memory(inputs):
-            if method.reads_model:
-                prove_positions(self, tasks[0])
-            scores = self._scores(request, inputs, target)
-            output = scores.output
-            if output is None:
-                output = untouched(self.subject, inputs.asking(target))
-            made = Assembly(self.head, self.tokenizer, self.name)
-            results = made.results(tasks, request, scores, _logits(output, target))
-            if request.lens:
-                results = with_lens(results, self.subject, self.tokenizer, inputs, target)
-        return results
+        return results_of(self, tasks, request)
 
     def _is_several(self, question: Question, request: Request) -> bool:
         """Whether several predictions are explained, one by one."""
         several = question.has_answer or request.positions is not None or self.head.kind == "span"
         return several and not request.total
-
-    def _contrasted(self, question: Question, against: Any, request: Request) -> Attribution:
-        """One answer rather than another: what the prompt's tokens change about log p of both."""
-        if request.lens:
-            require_lens(self.head, total=True)
-        if question.part is not None:
-            raise UsageError("part was given with against, which sets whole answers apart: drop it")
-        options = contrasting_options(named(request.method), request.options)
-        request = replace(request, options=options, total=True, layers=False)
-        tasks = [self.read(question, request)]
-        other = {"answer" if isinstance(against, str) else "answer_ids": against}
-        rival = replace(question, **{"answer": None, "answer_ids": None, "generate": None, **other})
-        tasks.append(self.read(rival, request))
-        if tasks[0].encoded.ids == tasks[1].encoded.ids:
-            raise UsageError(f"answer and against are both {against!r}: give two different ones")
-        inputs, target = self.batch(tasks, request)
-        with sentence_on_memory(inputs):
-            prove_positions(self, tasks[0])
-            scores = self._scores(request, inputs, target)
-        made = Assembly(self.head, self.tokenizer, self.name)
-        return made.contrast(tasks, request, scores, target_logits(scores.output, target), target)
-
-    def _scores(self, request: Request, inputs: Inputs, target: Target) -> Scores:
-        method = named(request.method)
-        asked = {"layers": request.layers, **request.options}
-        alone = inputs.split is None and not is_long_text(inputs.special.shape[1])
-        if self.recorder and alone and self.subject is self.model:
-            return self.recorder.run(method, inputs, target, **asked)
-        scores = call(method, self.subject, inputs, target, **asked)
-        by_token = inputs.split is not None and inputs.groups is None
-        return compacted(scores, inputs.mask) if by_token else scores
 
     def check(self) -> list[float]:
         """The worst relative error of each block on an example input (see `alti.check`).
@@ -437,13 +374,6 @@ class Model(OtherHeads, WithHeads):
     def in_float32(self) -> "Model":
         """A copy that computes in float32."""
         return Model(deepcopy(self.model).float(), self.tokenizer, name=self.name)
-
-
-def _logits(output: Any, target: Target) -> Tensor | None:
-    """The logits of every prediction [B, K, C]; None without a head."""
-    if getattr(output, "logits", None) is None:
-        return None
-    return target_logits(output, target).detach()
 
 
 def _predicted(found: Attribution) -> Prediction:

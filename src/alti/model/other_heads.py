@@ -13,6 +13,7 @@ from alti.methods import Scores, Target, call, named
 from alti.methods.proofs import check_positions, prove_once
 from alti.model.assembly import RELATIVE, explained_of, require_finite_scores, single, source_of
 from alti.model.attribution import Attribution
+from alti.model.cuda_graphs import Recorder
 from alti.model.encoded import Encoded
 from alti.model.head import Head
 from alti.model.image_attribution import ImageAttribution
@@ -37,6 +38,7 @@ class OtherHeads:
     name: str
     tokenizer: Any
     pooling: str
+    recorder: Recorder | None
 
     @cached_property
     def head(self) -> Head:
