@@ -7,11 +7,12 @@ python benchmarks/long.py --device cuda --shape 8b --dtype bfloat16 --tokens 500
 Weights are random, or those of a folder (--model). On a CPU each cell is a process of its own. Each
 method first explains a short text, so that proofs are given, and on a GPU one as long, so that
 kernels are compiled (those of 8,192 tokens serve longer ones, which run once); then forward passes
-and explanations of the last token take turns. Time is the median ratio; memory the peak above that of the forward
-pass with all logits (on a GPU: above the weights). Before that each method has to give the scores
-of the plain way on a text of 400 tokens, or nothing is printed; in half precision both are compared
-with those of float32, and the long way may be off by no more than twice what the plain one is. The
-plot compares with forward passes that compute the last token's logits alone, as explanations do.
+and explanations of the last token take turns. Time is the median ratio; memory the peak above that
+of the forward pass with all logits (on a GPU: above the weights). Before that each method has to
+give the scores of the plain way on a text of 400 tokens, or nothing is printed; in half precision
+both are compared with those of float32, and the long way may be off by no more than twice what the
+plain one is. The plot compares with forward passes that compute the last token's logits alone, as
+explanations do.
 """
 
 import argparse
