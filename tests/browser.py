@@ -124,6 +124,12 @@ class Browser:
             time.sleep(0.03)
         return value
 
+    def work(self) -> float:
+        """Milliseconds that the main thread of the page computed, whatever else the machine did."""
+        self.send("Performance.enable", timeDomain="threadTicks")
+        metrics = self.send("Performance.getMetrics")["metrics"]
+        return next(1000 * each["value"] for each in metrics if each["name"] == "TaskDuration")
+
     def click(self, selector: str) -> None:
         """A real click in the middle of an element."""
         box = "(e => { e.scrollIntoView({block: 'center'}); const r = e.getClientRects()[0]; "

@@ -222,6 +222,28 @@ def test_sections_cover_the_prompt(model):
     assert len(_starts("word " * 1000)) > 3
 
 
+@pytest.mark.parametrize(
+    ("asked", "first"),
+    [
+        ({"text": [{"role": "user", "content": "The plot is funny. " * 300}]}, ["", "", ""]),
+        (
+            {"text": "Is it funny?", "documents": ["The plot is funny. " * 300, "It is a film."]},
+            ["beginning", "document 1", "document 1, part 2"],
+        ),
+    ],
+    ids=["one message", "a long document"],
+)
+def test_a_long_message_or_document_has_sections_of_its_own(model, asked, first):
+    """A chat is often one message with all that there is to read."""
+    found = model.explain(**asked, answer="It is", total=True, method="random").words()
+    pieces = pieces_of(found, "word")
+    sections = sections_of(found.source, pieces)
+    assert [each["name"] for each in sections][: len(first)] == first
+    sizes = [each["end"] - each["first"] for each in sections]
+    assert sum(sizes) == len(pieces)
+    assert max(sizes) < 400
+
+
 def test_a_model_says_what_it_can_be_asked(client):
     entries = {one["name"]: one for one in client.get("/api/models").json()["models"]}
     assert entries["minilm-l6-sst2"]["writes"] is False

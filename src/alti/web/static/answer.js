@@ -1,14 +1,14 @@
 // An answer of a language model: it is written token by token, and a part of it is explained.
 
 import { alignment } from "/alignment.js";
-import { layerSlider, unpackedRows } from "/answerlayers.js";
+import { afterLayer, layerSlider, unpackedRows } from "/answerlayers.js";
 import { percent } from "/cards.js";
 import { grow } from "/controls.js";
 import { dragged } from "/dragging.js";
-import { element, legend } from "/paint.js";
+import { element } from "/paint.js";
 import { answerFields, asked, fitAsked, methodOf, promptFields } from "/prompt.js";
 import { promptIsEmpty, recallAsked, rememberAsked, showPrompt } from "/prompt.js";
-import { promptText, rankedList, repaint, scaleOfPieces } from "/prompted.js";
+import { promptText, rankedList, repaint } from "/prompted.js";
 import { ask } from "/server.js";
 import { link, method, model, remember, state } from "/state.js";
 import { showWhatIf } from "/whatif.js";
@@ -276,7 +276,6 @@ function show() {
   const focused = document.activeElement?.closest("#answer .written") !== null && document.activeElement?.dataset?.token;
   node.hidden = false;
   document.body.classList.remove("stale");
-  const scale = scaleOfPieces(view);
   const whole = asked.part === null;
   const notes = view.notes.map((text) => element("p", { class: "hint", text }));
   node.replaceChildren(
@@ -284,9 +283,9 @@ function show() {
     answerLine(asked.part ?? [0, tokens.length]),
     howTo(whole),
     ...notes,
-    promptText(view, scale, legend(scale, { label: view.side, unit: view.unit, left: leftOf(view) })),
-    layerSlider(model().layers, rowsOfLayers, (row) => repaint(view, scale, row)),
-    rankedList(view, scale),
+    promptText(view),
+    layerSlider(model().layers, rowsOfLayers, paintLayer),
+    rankedList(view),
   );
   if (focused) node.querySelector(`[data-token="${focused}"]`)?.focus({ preventScroll: true });
   at("status").textContent = `${view.label}, ${chanceOf(view)}`;
@@ -326,6 +325,8 @@ async function rowsOfLayers() {
   return rows;
 }
 
+const paintLayer = (row, layer) => repaint(row ? afterLayer(view, row, layer) : view);
+
 // What could be left out of the prompt.
 function showChange() {
   const { part, against, ...question } = answerFields();
@@ -345,9 +346,6 @@ function showChange() {
     units: [...new Set([asked.by === "token" ? "word" : asked.by, "word", "sentence", ...own])],
   });
 }
-
-const leftOf = ({ left, so_far }) =>
-  so_far ? [...left, ["the answer so far", so_far, "What earlier tokens of the answer give to later ones."]] : left;
 
 function chanceOf({ probability, log_prob, log_prob_against }) {
   if (log_prob_against !== null) {

@@ -1,6 +1,6 @@
 // What an answer is made of after each layer: the same prompt, coloured layer by layer.
 
-import { element, number } from "/paint.js";
+import { element } from "/paint.js";
 
 // The server sends shares of each layer's maximum; a row for each layer, a column for each piece.
 export function unpackedRows({ shape, largest, data, starts }) {
@@ -52,5 +52,14 @@ export function layerSlider(count, load, paint) {
   return element("div", { class: "controls", id: "answer-layers" }, label, button);
 }
 
-export const largestOf = (row) => [...row.values()].reduce((most, score) => Math.max(most, score), 0);
-export const shareOf = (score, largest) => number(score, { largest, signed: false });
+// The view of an answer as it is after a layer: shares instead of scores.
+export function afterLayer(view, row, layer) {
+  const share = ({ score, start }) => (score === undefined ? undefined : (row.get(start) ?? 0));
+  const pieces = view.pieces.map((piece) => ({ ...piece, score: share(piece) }));
+  const inside = ({ first, end }) => pieces.slice(first, end).filter(({ special }) => !special);
+  const sum = (some) => some.reduce((total, { score = 0 }) => total + score, 0);
+  const sections = view.sections.map((section) => ({ ...section, score: sum(inside(section)) }));
+  const unit = `shares of 1, after layer ${layer}`;
+  const heading = `What it is made of most after layer ${layer}`;
+  return { ...view, pieces, sections, unit, heading, signed: false, left: [], so_far: 0 };
+}

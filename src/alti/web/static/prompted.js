@@ -1,11 +1,16 @@
 // A prompt in the colours of what an answer rests on, and the list of the strongest pieces.
 
-import { largestOf, shareOf } from "/answerlayers.js";
 import { folds, isLong, strip } from "/overview.js";
-import { classOf, element, number } from "/paint.js";
+import { classOf, element, legend, number } from "/paint.js";
 
 const RANKED = 10; // pieces in the list
 const AGAINST = 3; // of those that speak against it
+const REST = 120; // milliseconds without a change, after which names and numbers follow the colours
+
+let shown = null; // { view, scale }: what the prompt is coloured by
+let made = new Map(); // the node of each piece that is on the page; those of a closed fold are not
+let sections = null; // of a long prompt: its folds
+let naming = null;
 
 const scored = ({ pieces }) => pieces.filter(({ score, special }) => score !== undefined && !special);
 
@@ -15,44 +20,46 @@ export function scaleOfPieces(view) {
 }
 
 // The prompt; a piece that is clicked is told to whoever listens. A long one is folded.
-export function promptText(view, scale, below) {
-  const nodeOf = (i) => pieceNode(view.pieces[i], i, scale);
-  const nodes = (first, end) =>
-    Array.from({ length: end - first }, (_, n) => nodeOf(first + n));
-  if (isLong(view)) {
-    const { node, nodes: sections, order } = folds(view, scale, nodes);
-    opened = (i) => {
-      const at = order.findIndex(({ first, end }) => i >= first && i < end);
-      if (at < 0) return;
-      sections[at].open = true;
-      sections[at].fill();
-    };
-    return around(node, strip(view, scale, reveal), below);
-  }
-  opened = () => {};
+export function promptText(view) {
+  const scale = scaleOfPieces(view);
+  shown = { view, scale };
+  made = new Map();
+  sections = isLong(view) ? folds(view, nodesOf) : null;
   const text = element("p", { class: "alti-text prompted", dir: "auto", lang: "" });
-  text.append(...nodes(0, view.pieces.length));
-  return around(text, null, below);
-}
-
-let opened = () => {}; // opens the section that a piece is in
-
-function around(node, before, below) {
+  if (!sections) text.append(...nodesOf(0, view.pieces.length));
+  const words = element("div", { class: "alti-words" }, sections?.node ?? text, ramp());
   const box = element("div", { class: "alti bare", id: "prompted" });
-  box.append(...(before ? [before] : []), element("div", { class: "alti-words" }, node, below));
+  box.append(...(sections ? [strip(view, scale, reveal)] : []), words);
   pickable(box);
   return box;
 }
 
-// Colour the pieces by other scores: a map from their first characters; null: their own.
-export function repaint(view, scale, row) {
-  const largest = row ? largestOf(row) : scale.largest;
-  for (const node of document.querySelectorAll("#prompted [data-piece]")) {
-    const piece = view.pieces[node.dataset.piece];
-    const score = row ? (row.get(piece.start) ?? 0) : piece.score;
-    if (!piece.special) node.className = classOf(score, largest);
-    node.title = `${nameOf(piece)}: ${row ? shareOf(score, largest) : number(score, scale)}`;
+const nodesOf = (first, end) => Array.from({ length: end - first }, (_, n) => pieceNode(first + n));
+
+const ramp = () => {
+  const { view, scale } = shown;
+  return legend(scale, { label: view.side, unit: view.unit, left: leftOf(view) });
+};
+
+const leftOf = ({ left, so_far }) =>
+  so_far ? [...left, ["the answer so far", so_far, "What earlier tokens of the answer give to later ones."]] : left;
+
+// Colour the same prompt by other scores: what is on the page follows at once, its names soon after.
+export function repaint(view) {
+  const scale = scaleOfPieces(view);
+  shown = { view, scale };
+  for (const [i, node] of made) {
+    const { score, special } = view.pieces[i];
+    if (!special) node.className = classOf(score, scale.largest);
   }
+  if (sections) {
+    sections.show(view);
+    document.querySelector("#prompted .overview").replaceWith(strip(view, scale, reveal));
+  }
+  document.querySelector("#prompted .alti-legend").replaceWith(ramp());
+  document.querySelector("#ranking").replaceWith(rankedList(view));
+  clearTimeout(naming);
+  naming = setTimeout(() => made.forEach((node, i) => named(node, i)), REST);
 }
 
 // One tab stop; the arrow keys move from piece to piece, and one that is chosen is told.
@@ -91,28 +98,39 @@ function pickable(box) {
 
 const nameOf = ({ name, text }) => (name && text.length > 40 ? name : text || name);
 
-function pieceNode(piece, i, scale) {
+function pieceNode(i) {
+  const { view, scale } = shown;
+  const piece = view.pieces[i];
   if (piece.score === undefined) {
     return piece.text.trim() ? element("span", { class: "unscored", text: piece.text }) : piece.text;
   }
-  const shown = number(piece.score, scale);
-  const side = scale.signed && piece.score ? (piece.score < 0 ? " against" : " for") : "";
-  const classes = [piece.special ? "alti-special" : classOf(piece.score, scale.largest)];
-  return element("span", {
-    class: classes.filter(Boolean).join(" ") || null,
+  const node = element("span", {
+    class: piece.special ? "alti-special" : classOf(piece.score, scale.largest) || null,
     role: "button",
     tabindex: "-1",
     "aria-pressed": "false",
-    "aria-label": `${nameOf(piece)}, ${shown}${side}`,
-    title: `${nameOf(piece)}: ${shown}${side}`,
-    "data-score": shown,
     "data-piece": i,
     text: piece.text || piece.name,
   });
+  named(node, i);
+  made.set(i, node);
+  return node;
+}
+
+// What is said of a piece: to a screen reader, and beside the pointer.
+function named(node, i) {
+  const { view, scale } = shown;
+  const piece = view.pieces[i];
+  const share = number(piece.score, scale);
+  const side = scale.signed && piece.score ? (piece.score < 0 ? " against" : " for") : "";
+  node.ariaLabel = `${nameOf(piece)}, ${share}${side}`;
+  node.title = `${nameOf(piece)}: ${share}${side}`;
+  node.dataset.score = share;
 }
 
 // The pieces with the highest scores, and those that speak most against the answer.
-export function rankedList(view, scale) {
+export function rankedList(view) {
+  const scale = scaleOfPieces(view);
   const order = view.pieces
     .map((piece, i) => ({ ...piece, i }))
     .filter(({ score, special }) => score !== undefined && !special)
@@ -120,9 +138,9 @@ export function rankedList(view, scale) {
   const best = order.filter(({ score }) => score > 0).slice(0, RANKED);
   const worst = order.filter(({ score }) => score < 0).slice(-AGAINST);
   const lines = [...best, ...worst].map((piece) => line(piece, scale));
-  const about = { class: "ranked", id: "ranked", "aria-label": "What it rests on most" };
-  const title = element("h3", { text: "What it rests on most" });
-  return element("div", {}, title, element("ol", about, ...lines));
+  const text = view.heading ?? "What it rests on most";
+  const about = { class: "ranked", id: "ranked", "aria-label": text };
+  return element("div", { id: "ranking" }, element("h3", { text }), element("ol", about, ...lines));
 }
 
 function line(piece, scale) {
@@ -140,8 +158,8 @@ function line(piece, scale) {
 
 // Bring a piece of the prompt into view, and show where it is for a moment.
 export function reveal(i) {
-  opened(i);
-  const node = document.querySelector(`#prompted [data-piece="${i}"]`);
+  sections?.open(i);
+  const node = made.get(i);
   if (!node) return;
   node.scrollIntoView({ block: "center", behavior: "instant" });
   node.classList.add("found");
