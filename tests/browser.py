@@ -57,6 +57,7 @@ class Browser:
         self._session = self.send("Target.attachToTarget", **asked)["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
             self.send(f"{domain}.enable")
+        self.send("Emulation.setFocusEmulationEnabled", enabled=True)  # as in a window in front
 
     def close(self) -> None:
         self._process.kill()

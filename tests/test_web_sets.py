@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+from urllib.parse import quote
 
 import pyarrow
 import pytest
@@ -290,6 +291,42 @@ def test_views_are_kept_saved_and_opened(blank):
     blank.wait(f"{READY} && document.querySelector('#text').value === 'A dull film.'")
     blank.click("#view-list li:nth-child(1) button")
     blank.wait("document.querySelector('#layer-number').textContent === '3 of 6'")
+
+
+def test_a_saved_set_of_views_is_opened_again(blank):
+    """A text and an answer, each named by what it shows; the file as it was saved."""
+    prompt = {"form": "text", "text": "The plot is", "answer": " It is better"}
+    blank.open(f"{blank.server}/#model=tiny-chat&ask=answer&prompt={quote(json.dumps(prompt))}")
+    blank.wait("!!document.querySelector('#prompted')")
+    blank.run("document.querySelector('#sets').open = true")
+    blank.click("#view-keep")
+    blank.run("location.hash = '#text=A+superb+film.&methods=alti'")
+    blank.wait(f"{READY} && document.querySelector('#text').value === 'A superb film.'")
+    blank.click("#view-keep")
+    kept = "[...document.querySelectorAll('#view-list .plain')].map(view => view.textContent)"
+    titles = blank.run(kept)
+    assert titles[0] == "The plot is → It is better · absence · tiny-chat"
+    assert titles[1].startswith("A superb film. · alti · minilm-l6-sst2")
+    save = "URL.createObjectURL = blob => { window.saved = blob.text(); return '#' }"
+    blank.run(f"{save}; document.querySelector('#view-save').click()")
+    content = blank.run("window.saved")
+    show(blank, text="A film.", methods="alti")
+    give(blank, content, "alti-views.json")
+    assert blank.run(kept) == titles
+    blank.click("#view-list li:nth-child(1) button")
+    blank.wait("!!document.querySelector('#prompted')")
+    answer = "[...document.querySelectorAll('.written [role=option]')].map(t => t.textContent)"
+    assert "".join(blank.run(answer)) == " It is better"
+
+
+def test_more_views_than_a_set_holds(blank):
+    show(blank, text="A film.", methods="alti")
+    views = [{"title": f"view {i}", "address": "#text=A+film."} for i in range(150)]
+    for _ in range(2):
+        give(blank, json.dumps({"kind": "alti-views", "views": views}), "alti-views.json")
+    said = "document.querySelector('#toast').textContent"
+    blank.wait(f"{said} === '50 of 150 views opened: a set holds up to 200.'")
+    assert blank.run("document.querySelectorAll('#view-list li').length") == 200
 
 
 def test_what_is_predicted_belongs_to_the_model(opened):

@@ -273,7 +273,7 @@ async function load(part, signal) {
 
 function show() {
   const node = at("answer");
-  const focused = document.activeElement?.closest("#answer .written") !== null && document.activeElement?.dataset?.token;
+  const focused = focusIn(node);
   node.hidden = false;
   document.body.classList.remove("stale");
   const whole = asked.part === null;
@@ -287,10 +287,20 @@ function show() {
     layerSlider(model().layers, rowsOfLayers, paintLayer),
     rankedList(view),
   );
-  if (focused) node.querySelector(`[data-token="${focused}"]`)?.focus({ preventScroll: true });
   at("status").textContent = `${view.label}, ${chanceOf(view)}`;
   showChange();
   showAlignment();
+  if (focused) node.querySelector(focused)?.focus({ preventScroll: true });
+}
+
+// Where the focus goes when the card is drawn again: to the same token or word.
+function focusIn(card) {
+  const active = document.activeElement;
+  if (!card.contains(active)) return null;
+  if (active.dataset.token) return `[data-token="${active.dataset.token}"]`;
+  const words = [...card.querySelectorAll(".aligned ol:last-child button")];
+  const word = words.indexOf(active);
+  return word < 0 ? ".written [tabindex='0']" : `.aligned ol:last-child li:nth-child(${word + 1}) button`;
 }
 
 // Of an encoder–decoder: which word of the source each word of the target comes from.
@@ -376,7 +386,7 @@ function answerLine([first, end]) {
 }
 
 function tokenNode({ text, name, probability }, i, on) {
-  const shown = text.replaceAll("\n", "↵\n") || name;
+  const shown = text.replaceAll("\n", "↵\n"); // of a part of a letter: nothing
   const node = element("span", {
     role: "option",
     "aria-selected": String(on),

@@ -19,6 +19,7 @@ import { cancelWhatIf, wireWhatIf } from "/whatif.js";
 import { catalogue, model, recall, remember, rememberSoon, sides, state, texts } from "/state.js";
 
 const PAUSE = 300; // milliseconds between the last keystroke and the request
+const EDGE = 12; // pixels between a menu and the end of the page
 
 const at = (id) => document.getElementById(id);
 const page = document.documentElement;
@@ -256,6 +257,7 @@ function wireWindow() {
   addEventListener("resize", () => {
     clearTimeout(wireWindow.timer);
     wireWindow.timer = setTimeout(show, PAUSE);
+    for (const panel of document.querySelectorAll(".menu[open] .panel")) keepInside(panel);
   });
   addEventListener("hashchange", () => {
     if (!location.hash.includes("=")) return; // not a link to a view
@@ -282,6 +284,9 @@ function wireMenus() {
     return ask("/api/answer_export", { model: state.model, ...answerFields(), format });
   };
   keep(at("keep"), { exported, toast });
+  for (const menu of document.querySelectorAll("details.menu")) {
+    menu.addEventListener("toggle", () => keepInside(menu.querySelector(".panel")));
+  }
   const open = () => document.querySelectorAll("details.menu[open]");
   addEventListener("click", ({ target }) => {
     if (!target.isConnected) return;
@@ -294,6 +299,14 @@ function wireMenus() {
       menu.querySelector("summary").focus();
     }
   });
+}
+
+// A panel begins below its button, and is moved to the left where the page ends.
+function keepInside(panel) {
+  panel.style.translate = "";
+  const { left, right } = panel.getBoundingClientRect();
+  const over = right + EDGE - document.body.getBoundingClientRect().right;
+  if (over > 0) panel.style.translate = `${-Math.min(over, Math.max(0, left - EDGE))}px`;
 }
 
 function redraw() {

@@ -308,5 +308,5 @@ function drawGraph(view, box, threshold) {
   const isRead = places.includes(view.position);
   const whose = isRead ? `, from which ${predictionOf(view)} is read,` : "";
   const note = `${whose} at layer ${last + 1}${text}; ${numbers}.`;
-  at(`${box.id}-by`).replaceChildren("Blue leads to ", target, note);
+  at(`${box.id}-by`).replaceChildren("Highlighted lines lead to ", target, note);
 }

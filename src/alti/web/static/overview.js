@@ -49,7 +49,7 @@ export function folds(view, fill) {
   const opened = new Set(strongest.slice(0, OPEN).map(({ i }) => i));
   const nodes = strongest.map((section) => fold(view, section, opened.has(section.i), fill));
   const box = element("div", { class: "folds" }, ...nodes);
-  const node = element("div", {}, orderButton(box, nodes, strongest), box);
+  const node = element("div", {}, orderButton(box, nodes, strongest, view.method), box);
   const open = (piece) => {
     const at = strongest.findIndex(({ first, end }) => piece >= first && piece < end);
     if (at < 0) return;
@@ -73,7 +73,7 @@ function weigh(node, score, scale) {
 }
 
 // The strongest section comes first, until the order of the text is asked for.
-function orderButton(box, nodes, sections) {
+function orderButton(box, nodes, sections, method) {
   const button = element("button", { type: "button", class: "plain", id: "order", "aria-pressed": "false" });
   const show = (inText) => {
     const rank = nodes.map((node, n) => ({ node, i: sections[n].i, n }));
@@ -84,7 +84,7 @@ function orderButton(box, nodes, sections) {
   };
   button.addEventListener("click", () => show(button.getAttribute("aria-pressed") !== "true"));
   show(false);
-  const note = `${sections.length} sections, the strongest first: `;
+  const note = `${sections.length} sections, the strongest by ${method} first: `;
   return element("p", { class: "faint" }, note, button);
 }
 

@@ -65,8 +65,7 @@ async function open(given, toast) {
     const found = await openedAll(files);
     at("sets").open = true;
     if (found.kind === "views") {
-      addViews(found.views);
-      toast(`${found.views.length} views opened.`);
+      toast(addViews(found.views));
       return;
     }
     running?.abort();

@@ -129,7 +129,9 @@ function measuredNodes(found) {
 function fallsOf({ before, after, fall }) {
   if (before < TINY) return { values: fall, what: "the fall of log p", digits: 2 };
   const values = after.map((p) => 100 * (before - p));
-  return { values, what: "the fall of the probability, in points", digits: 1 };
+  const largest = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+  const digits = largest >= 10 ? 1 : largest >= 1 ? 2 : 3;
+  return { values, what: "the fall of the probability, in points", digits };
 }
 
 function rowsNode({ names, predicted }, { values }) {
@@ -163,7 +165,8 @@ function tableNode({ names, predicted, after }, { values, digits, what }, before
     ),
   );
   const table = element("table", { class: "numbers" }, element("thead", {}, head), element("tbody", {}, ...lines));
-  const scroll = element("div", { class: "scroll" }, table);
+  const about = { class: "scroll", tabindex: 0, role: "region", "aria-label": "All numbers" };
+  const scroll = element("div", about, table);
   return element("details", {}, element("summary", { text: "All numbers" }), scroll);
 }
 
