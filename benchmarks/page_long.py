@@ -14,6 +14,8 @@ from urllib.parse import quote
 import torch
 
 import alti
+from alti.web.desk import Desk
+from alti.web.settings import Settings
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -50,16 +52,28 @@ def prompt_of(model: alti.Model) -> str:
     return text + QUESTION
 
 
-def forward(model: alti.Model, prompt: str) -> float:
-    """Seconds of one forward pass, the best of two."""
+def forward(model: alti.Model, prompt: str) -> tuple[float, float]:
+    """Seconds of one forward pass by the clock and of the processor, the best of two."""
     ids = torch.tensor([model.encoder.encode(prompt).ids])
     times = []
     for _ in range(2):
-        start = time.perf_counter()
+        start = time.perf_counter(), time.process_time()
         with torch.no_grad():
             model.model(ids, logits_to_keep=1)
-        times.append(time.perf_counter() - start)
+        times.append((time.perf_counter() - start[0], time.process_time() - start[1]))
     return min(times)
+
+
+def answered(folder: Path, prompt: str) -> float:
+    """Seconds of the processor in which the server's desk explains the answer."""
+    desk = Desk(Settings((str(folder),), device="cpu"))
+    names = ("chat", "documents", "answer_ids", "part", "against")
+    question = {"model": folder.name, "answer": ANSWER, "by": "word", "tokens": True}
+    question |= dict.fromkeys(names) | {"method": "absence"}
+    desk.answer({**question, "text": "The tower was finished in"})  # proofs, once
+    start = time.process_time()
+    desk.answer({**question, "text": prompt})
+    return time.process_time() - start
 
 
 def opened(browser: Browser, address: str, name: str, prompt: str) -> tuple[float, list[str]]:
@@ -81,9 +95,7 @@ def slid(browser: Browser) -> tuple[list[float], list[float]]:
     clock, processor = [], []
     for layer in range(1, layers + 1):
         before = browser.work()
-        took = browser.run(SLIDE % layer)
-        assert isinstance(took, float)
-        clock.append(took)
+        clock.append(float(str(browser.run(SLIDE % layer))))
         processor.append(browser.work() - before)
     return clock, processor
 
@@ -92,19 +104,21 @@ def main(folder: Path) -> None:
     torch.set_num_threads(1)  # as the server of the tests
     model = alti.load(str(folder), device="cpu")
     prompt = prompt_of(model)
-    once = forward(model, prompt)
+    once, busy = forward(model, prompt)
     tokens = len(model.encoder.encode(prompt).ids)
     del model
+    print(f"{tokens} tokens, one forward pass {once:.1f} s, {busy:.1f} s of the processor")
+    print(
+        f"first colours: {answered(folder, prompt) / busy:.1f} passes by the processor", flush=True
+    )
     with running(folder) as address, TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         browser = Browser(Path(profile))
         browser.size(1280, 900)
         opened(browser, address, folder.name, "The tower was finished in")  # proofs, once
         first, told = opened(browser, address, folder.name, prompt)
         steps = [line for line in told if "steps are done" in line]
-        print(f"{tokens} tokens, one forward pass {once:.1f} s")
-        print(
-            f"first colours {first:.1f} s = {first / once:.1f} passes; {len(steps)} reports before"
-        )
+        print(f"first colours {first:.1f} s = {first / once:.1f} passes by the clock")
+        print(f"{len(steps)} reports of progress before", flush=True)
         browser.click("#follow")
         browser.wait("!document.querySelector('#answer-layers label').hidden", 1200)
         for name, times in zip(("by the clock", "of the processor"), slid(browser), strict=True):

@@ -6,6 +6,7 @@ import { ask } from "/server.js";
 
 const LARGEST = 5_000_000; // bytes
 const ROWS = 20_000;
+const FILES = 200; // of a folder
 const TEXTS = ["text", "sentence", "review", "question", "premise", "content", "prompt", "sentence1"];
 const PAIRS = ["text_pair", "pair", "hypothesis", "sentence2", "context"];
 const LABELS = ["label", "gold", "class", "target", "sentiment", "category"];
@@ -16,12 +17,19 @@ const isObject = (value) => value !== null && typeof value === "object" && !Arra
 
 // One file; or the shards of a folder of results, which together are one table.
 export async function openedAll(files) {
-  const parts = [];
-  for (const file of files) parts.push(await opened(file));
-  if (parts.length === 1) return parts[0];
-  if (parts.some(({ kind }) => kind !== "rows")) throw new Error("Open a set of views by itself.");
-  const rows = parts.flatMap((part) => part.rows);
-  if (rows.length > ROWS) throw new Error(`These files have ${rows.length} rows, and this page takes up to ${ROWS}: open a part of them.`);
+  if (files.length > FILES) {
+    throw new Error(`These are ${files.length} files, and this page opens up to ${FILES} together.`);
+  }
+  if (files.length === 1) return opened(files[0]);
+  const rows = [];
+  for (const file of files) {
+    const part = await opened(file);
+    if (part.kind !== "rows") throw new Error("Open a set of views by itself.");
+    rows.push(...part.rows);
+    if (rows.length > ROWS) {
+      throw new Error(`These files have over ${ROWS} rows: open a part of them.`);
+    }
+  }
   return { kind: "rows", rows: rows.map((row, number) => ({ ...row, number })) };
 }
 
