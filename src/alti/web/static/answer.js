@@ -1,10 +1,9 @@
 // An answer of a language model: it is written token by token, and a part of it is explained.
 
 import { alignment } from "/alignment.js";
+import { answerLine, chanceOf, focusIn, howTo, titleOf } from "/answercard.js";
 import { afterLayer, layerSlider, unpackedRows } from "/answerlayers.js";
-import { percent } from "/cards.js";
 import { grow } from "/controls.js";
-import { dragged } from "/dragging.js";
 import { element } from "/paint.js";
 import { answerFields, asked, fitAsked, methodOf, promptFields } from "/prompt.js";
 import { promptIsEmpty, recallAsked, rememberAsked, showPrompt } from "/prompt.js";
@@ -83,7 +82,10 @@ function wireFields() {
     target.value = asked.new;
     keepAsked();
   });
-  for (const [id, name] of [["by", "by"], ["answer-method", "method"]]) {
+  for (const [id, name] of [
+    ["by", "by"],
+    ["answer-method", "method"],
+  ]) {
     at(id).addEventListener("change", ({ target }) => {
       asked[name] = target.value;
       showPrompt(promptChanged);
@@ -124,7 +126,8 @@ function keepAsked() {
 // Show the mode, and the answer that a link holds.
 export function redrawAnswer() {
   at("asks").hidden = !model().writes || model().kind === "seq2seq" || link.missing !== null;
-  for (const radio of document.querySelectorAll("[name=ask]")) radio.checked = radio.value === state.ask;
+  for (const radio of document.querySelectorAll("[name=ask]"))
+    radio.checked = radio.value === state.ask;
   document.body.classList.toggle("answering", isAnswering());
   at("writing").hidden = !isAnswering();
   at("answer").hidden = true;
@@ -188,8 +191,7 @@ async function posted(kind, question, signal, wrote = null) {
   }
 }
 
-export const request = (kind, more, signal) =>
-  posted(kind, { ...answerFields(), ...more }, signal);
+export const request = (kind, more, signal) => posted(kind, { ...answerFields(), ...more }, signal);
 
 function write() {
   if (promptIsEmpty()) {
@@ -221,7 +223,7 @@ function showWritten(written) {
   grow(at("answer-text"));
   at("answer").hidden = false;
   const title = element("h2", { id: "answer-title", text: "The model writes …" });
-  at("answer").replaceChildren(element("header", {}, title), answerLine([0, 0]));
+  at("answer").replaceChildren(element("header", {}, title), answerLine(tokens, [0, 0], explain));
 }
 
 export function cancelAnswer() {
@@ -242,7 +244,9 @@ export function cancelAnswer() {
 function explain(part) {
   if (promptIsEmpty() || !asked.answer) {
     page.showError(
-      promptIsEmpty() ? "There is no prompt: type one." : "There is no answer: let the model write, or type one.",
+      promptIsEmpty()
+        ? "There is no prompt: type one."
+        : "There is no answer: let the model write, or type one.",
     );
     return;
   }
@@ -279,9 +283,9 @@ function show() {
   const whole = asked.part === null;
   const notes = view.notes.map((text) => element("p", { class: "hint", text }));
   node.replaceChildren(
-    titleOf(whole),
-    answerLine(asked.part ?? [0, tokens.length]),
-    howTo(whole),
+    titleOf(view, whole),
+    answerLine(tokens, asked.part ?? [0, tokens.length], explain),
+    howTo(whole, () => explain(null)),
     ...notes,
     promptText(view),
     layerSlider(model().layers, rowsOfLayers, paintLayer),
@@ -291,16 +295,6 @@ function show() {
   showChange();
   showAlignment();
   if (focused) node.querySelector(focused)?.focus({ preventScroll: true });
-}
-
-// Where the focus goes when the card is drawn again: to the same token or word.
-function focusIn(card) {
-  const active = document.activeElement;
-  if (!card.contains(active)) return null;
-  if (active.dataset.token) return `[data-token="${active.dataset.token}"]`;
-  const words = [...card.querySelectorAll(".aligned ol:last-child button")];
-  const word = words.indexOf(active);
-  return word < 0 ? ".written [tabindex='0']" : `.aligned ol:last-child li:nth-child(${word + 1}) button`;
 }
 
 // Of an encoder–decoder: which word of the source each word of the target comes from.
@@ -355,57 +349,4 @@ function showChange() {
     name: piece?.text ?? "",
     units: [...new Set([asked.by === "token" ? "word" : asked.by, "word", "sentence", ...own])],
   });
-}
-
-function chanceOf({ probability, log_prob, log_prob_against }) {
-  if (log_prob_against !== null) {
-    return `log p ${log_prob.toFixed(2)} rather than ${log_prob_against.toFixed(2)}`.replaceAll("-", "−");
-  }
-  if (probability !== null && probability >= 0.0005) return percent(probability);
-  return log_prob === null ? "" : `log p ${log_prob.toFixed(1)}`.replace("-", "−");
-}
-
-function titleOf(whole) {
-  const what = element("em", { dir: "auto", text: whole ? "the answer" : `“${view.label || "␣"}”` });
-  const title = element("h2", { id: "answer-title" }, "What ", what, " rests on");
-  const by = `${chanceOf(view)} · as ${view.method} sees it in ${view.model}`;
-  return element("header", {}, title, element("p", { class: "faint", text: by }));
-}
-
-// The answer: every token with its probability, to be clicked or dragged over.
-function answerLine([first, end]) {
-  const spans = tokens.map((token, i) => tokenNode(token, i, i >= first && i < end));
-  const all = first === 0 && end === tokens.length;
-  const about = { class: `alti-text written${all ? " whole" : ""}`, dir: "auto", lang: "", role: "listbox" };
-  const names = { "aria-label": "The answer, token by token", "aria-multiselectable": "true" };
-  const line = element("div", { ...about, ...names }, ...spans);
-  dragged(line, spans, (from, to) => {
-    explain(from === 0 && to === tokens.length ? null : [from, to]);
-  });
-  return line;
-}
-
-function tokenNode({ text, name, probability }, i, on) {
-  const shown = text.replaceAll("\n", "↵\n"); // of a part of a letter: nothing
-  const node = element("span", {
-    role: "option",
-    "aria-selected": String(on),
-    "aria-label": `${name}, ${percent(probability)}`,
-    title: `${name}: ${percent(probability)}`,
-    "data-token": i,
-    tabindex: i ? "-1" : "0",
-    text: shown,
-  });
-  node.style.setProperty("--sure", probability.toFixed(3));
-  return node;
-}
-
-function howTo(whole) {
-  const text = "The line below a token is its probability. Click a token, or drag over several.";
-  const note = element("p", { class: "faint" }, text);
-  if (!whole) {
-    const about = { type: "button", class: "plain", id: "whole", text: "The whole answer" };
-    note.append(" ", element("button", { ...about, onclick: () => explain(null) }));
-  }
-  return note;
 }

@@ -10,7 +10,10 @@ export function unpackedRows({ shape, largest, data, starts }) {
   const rows = Array.from({ length: layers }, (_, layer) => {
     const row = new Map();
     for (let i = 0; i < count; i++) {
-      row.set(starts[i], (shares.getUint16(2 * (layer * count + i), true) / 65535) * largest[layer]);
+      row.set(
+        starts[i],
+        (shares.getUint16(2 * (layer * count + i), true) / 65535) * largest[layer],
+      );
     }
     return row;
   });
@@ -20,12 +23,22 @@ export function unpackedRows({ shape, largest, data, starts }) {
 // A slider over the layers; `load()` gets the rows when they are first asked for, and `paint` is
 // given the row that is chosen, or null for the method's own scores.
 export function layerSlider(count, load, paint) {
-  const button = element("button", { type: "button", class: "plain", id: "follow", text: "Follow it through the layers" });
+  const button = element("button", {
+    type: "button",
+    class: "plain",
+    id: "follow",
+    text: "Follow it through the layers",
+  });
   const output = element("output", { id: "answer-layer-number" });
   const about = { id: "answer-layer", type: "range", min: 1, max: count, step: 1 };
   const slider = element("input", { ...about, value: count });
   const span = element("span", {}, "After layer ", output);
-  const label = element("label", { class: "choice slider", for: "answer-layer", hidden: true }, span, slider);
+  const label = element(
+    "label",
+    { class: "choice slider", for: "answer-layer", hidden: true },
+    span,
+    slider,
+  );
   let rows = null;
   const show = () => {
     const layer = Number(slider.value);

@@ -30,7 +30,12 @@ async function viewOf({ text, model: name }, signal, target) {
   if (!text.trim()) return null;
   const chosen = state.methods;
   const ticket = newTicket();
-  const question = { ...questionOf(text), model: name, ...(target === null ? {} : { target }), ticket };
+  const question = {
+    ...questionOf(text),
+    model: name,
+    ...(target === null ? {} : { target }),
+    ticket,
+  };
   if (name !== state.model) question.against = model().labels[question.against] ?? question.against;
   const stopWatching = watch(ticket);
   let view;
@@ -46,8 +51,8 @@ async function viewOf({ text, model: name }, signal, target) {
   return { ...view, rows, maps: unpacked(view.mixing), asked };
 }
 
-// The views of one or two texts, or of two models; the second is explained for the class of the first, because
-// scores for different classes cannot be compared.
+// The views of one or two texts, or of two models; the second is explained for the class of the
+// first, because scores for different classes cannot be compared.
 async function viewsOf(shown, signal) {
   const results = [];
   for (const side of shown) {
@@ -60,7 +65,10 @@ async function viewsOf(shown, signal) {
 }
 
 // Two models may number the same class differently, so the second is asked by its name.
-const nameOfClass = (view) => model().labels[view?.target] ?? view?.classes.find(({ index }) => index === view.target)?.label ?? view?.label;
+const nameOfClass = (view) =>
+  model().labels[view?.target] ??
+  view?.classes.find(({ index }) => index === view.target)?.label ??
+  view?.label;
 
 // Explain the texts in the state, aborting a request that is still running.
 async function refresh() {
@@ -130,7 +138,8 @@ function cancel() {
 
 // The error messages of the texts, named unless both failed in the same way.
 function failures(results) {
-  const names = state.versus === null ? ["Text", "Compare with"] : sides().map(({ model }) => model);
+  const names =
+    state.versus === null ? ["Text", "Compare with"] : sides().map(({ model }) => model);
   const failed = results
     .map(({ reason }, i) => reason && { name: names[i], message: reason.message })
     .filter(Boolean);
@@ -280,7 +289,10 @@ function wireMenus() {
   };
   const exported = ({ format, maps = false }) => {
     if (!isAnswering()) return ask("/api/export", { ...question(), format, maps });
-    if (maps) throw new Error("The maps of an answer are in no file: its slider shows the layers, and JSON has the scores.");
+    if (maps)
+      throw new Error(
+        "The maps of an answer are in no file: its slider shows the layers, JSON has the scores.",
+      );
     return ask("/api/answer_export", { model: state.model, ...answerFields(), format });
   };
   keep(at("keep"), { exported, toast });

@@ -99,7 +99,10 @@ function prediction(view) {
     says.append(element("span", { text: chance(view) }));
     says.append(...notesOn(view));
   }
-  const by = element("span", { class: state.versus === null ? "alti-by" : "alti-by whole", text: view.model });
+  const by = element("span", {
+    class: state.versus === null ? "alti-by" : "alti-by whole",
+    text: view.model,
+  });
   if (state.versus === null) says.append(by);
   else says.prepend(by); // what differs comes first
   head.append(says);
@@ -265,7 +268,12 @@ function showLayer(view, rows) {
   }
   const options = { picked: placeOf(view), pick: pickHere };
   const { texts, scale } = paragraphs(view, state.unit, rows[layer], options);
-  const text = element("div", { class: `alti-${state.unit}` }, ...texts, legend(scale, { unit: `${SHARES}, after layer ${layer + 1}` }));
+  const text = element(
+    "div",
+    { class: `alti-${state.unit}` },
+    ...texts,
+    legend(scale, { unit: `${SHARES}, after layer ${layer + 1}` }),
+  );
   at("mixed").replaceChildren(text);
   showGraph();
   const { places } = picked(view);
@@ -278,7 +286,8 @@ const boxes = () => [at("flow"), at("flow-other")];
 export function showGraph() {
   const shown = views.filter(Boolean);
   if (!shown.length) return;
-  const threshold = state.threshold ?? Math.min(...shown.map((view) => suitable(view, picked(view))));
+  const threshold =
+    state.threshold ?? Math.min(...shown.map((view) => suitable(view, picked(view))));
   at("threshold").max = STEPS.length - 1;
   at("threshold").value = STEPS.findLastIndex((step) => step <= threshold);
   at("threshold-number").textContent = `${threshold} %`;

@@ -12,7 +12,11 @@ export const isLong = ({ pieces, sections }) => sections.length > 1 && pieces.at
 // All of the prompt in one line: each cell is as strong as the strongest piece in it.
 export function strip(view, scale, reveal) {
   const cells = cellsOf(view);
-  const about = { class: "overview alti", role: "img", "aria-label": "The whole prompt in one line" };
+  const about = {
+    class: "overview alti",
+    role: "img",
+    "aria-label": "The whole prompt in one line",
+  };
   const nodes = cells.map(({ score, piece }) => {
     const classes = classOf(score, scale.largest) || null;
     const title = piece ? `${nameOf(piece)}: ${number(score, scale)}` : null;
@@ -42,7 +46,7 @@ function cellsOf({ pieces }) {
   return cells;
 }
 
-// The sections of a long prompt, each a fold; `fill(first, end)` makes the nodes of one when it opens.
+// The sections of a long prompt, each a fold; `fill(first, end)` makes its nodes when it opens.
 export function folds(view, fill) {
   const order = view.sections.map((section, i) => ({ ...section, i }));
   const strongest = [...order].sort((a, b) => b.score - a.score);
@@ -74,7 +78,12 @@ function weigh(node, score, scale) {
 
 // The strongest section comes first, until the order of the text is asked for.
 function orderButton(box, nodes, sections, method) {
-  const button = element("button", { type: "button", class: "plain", id: "order", "aria-pressed": "false" });
+  const button = element("button", {
+    type: "button",
+    class: "plain",
+    id: "order",
+    "aria-pressed": "false",
+  });
   const show = (inText) => {
     const rank = nodes.map((node, n) => ({ node, i: sections[n].i, n }));
     rank.sort((a, b) => (inText ? a.i - b.i : a.n - b.n));
@@ -115,7 +124,10 @@ function fold(view, section, isOpen, fill) {
 
 function titleOf({ pieces }, { name, first, end }) {
   if (name) return name;
-  const text = pieces.slice(first, Math.min(end, first + 40)).map(({ text }) => text).join("");
+  const text = pieces
+    .slice(first, Math.min(end, first + 40))
+    .map(({ text }) => text)
+    .join("");
   const words = text.trim().split(/\s+/);
   return words.length > WORDS ? `${words.slice(0, WORDS).join(" ")} …` : words.join(" ");
 }

@@ -146,7 +146,8 @@ export function showPrompt(changed) {
   at("answer-rival").value = asked.rival ?? "";
   at("rivalry").hidden = asked.rival === null;
   at("versus").setAttribute("aria-pressed", String(asked.rival !== null));
-  at("versus").textContent = asked.rival === null ? "Compare with another answer" : "Stop comparing";
+  at("versus").textContent =
+    asked.rival === null ? "Compare with another answer" : "Stop comparing";
   at("new").max = model().written;
   at("new").value = asked.new;
   showChoices();

@@ -12,7 +12,8 @@ let made = new Map(); // the node of each piece that is on the page; those of a 
 let sections = null; // of a long prompt: its folds
 let naming = null;
 
-const scored = ({ pieces }) => pieces.filter(({ score, special }) => score !== undefined && !special);
+const scored = ({ pieces }) =>
+  pieces.filter(({ score, special }) => score !== undefined && !special);
 
 export function scaleOfPieces(view) {
   const sizes = scored(view).map(({ score }) => Math.abs(score));
@@ -42,9 +43,14 @@ const ramp = () => {
 };
 
 const leftOf = ({ left, so_far }) =>
-  so_far ? [...left, ["the answer so far", so_far, "What earlier tokens of the answer give to later ones."]] : left;
+  so_far
+    ? [
+        ...left,
+        ["the answer so far", so_far, "What earlier tokens of the answer give to later ones."],
+      ]
+    : left;
 
-// Colour the same prompt by other scores: what is on the page follows at once, its names soon after.
+// Colour the same prompt by other scores: what is seen follows at once, names soon after.
 export function repaint(view) {
   const scale = scaleOfPieces(view);
   shown = { view, scale };
@@ -102,7 +108,9 @@ function pieceNode(i) {
   const { view, scale } = shown;
   const piece = view.pieces[i];
   if (piece.score === undefined) {
-    return piece.text.trim() ? element("span", { class: "unscored", text: piece.text }) : piece.text;
+    return piece.text.trim()
+      ? element("span", { class: "unscored", text: piece.text })
+      : piece.text;
   }
   const node = element("span", {
     class: piece.special ? "alti-special" : classOf(piece.score, scale.largest) || null,
@@ -149,11 +157,22 @@ function line(piece, scale) {
   full.style.width = `${(100 * Math.abs(piece.score)) / (scale.largest || 1)}%`;
   const shown = number(piece.score, scale);
   const label = `Show ${text.slice(0, 80)} in the prompt, ${shown}`;
-  const about = { type: "button", class: "name", "aria-label": label, onclick: () => reveal(piece.i) };
+  const about = {
+    type: "button",
+    class: "name",
+    "aria-label": label,
+    onclick: () => reveal(piece.i),
+  };
   const name = element("button", { ...about }, element("span", { dir: "auto", text }));
   const kind = piece.name && piece.text ? element("small", { text: piece.name }) : "";
   name.append(kind);
-  return element("li", {}, name, element("span", { class: "bar" }, full), element("span", { class: "share", text: shown }));
+  return element(
+    "li",
+    {},
+    name,
+    element("span", { class: "bar" }, full),
+    element("span", { class: "share", text: shown }),
+  );
 }
 
 // Bring a piece of the prompt into view, and show where it is for a moment.

@@ -164,7 +164,9 @@ export function fit(keepsText) {
 // The models that can be set beside the one that is shown: of the same kind of head.
 export function rivalModels() {
   const { name: own, kind } = model();
-  return catalogue.models.filter(({ name, kind: other }) => name !== own && other === kind).map(({ name }) => name);
+  return catalogue.models
+    .filter(({ name, kind: other }) => name !== own && other === kind)
+    .map(({ name }) => name);
 }
 
 export function toggle(name, on) {

@@ -34,7 +34,9 @@ export function addViews(more) {
   views.push(...added);
   show();
   const all = added.length === more.length;
-  return all ? `${added.length} views opened.` : `${added.length} of ${more.length} views opened: a set holds up to ${MOST}.`;
+  return all
+    ? `${added.length} views opened.`
+    : `${added.length} of ${more.length} views opened: a set holds up to ${MOST}.`;
 }
 
 const short = (text) => {
@@ -44,12 +46,13 @@ const short = (text) => {
 
 function titleOf() {
   if (state.ask === "answer") {
-    const prompt = promptShown();
-    return `${short(prompt)} → ${short(asked.answer) || "no answer yet"} · ${methodOf()} · ${state.model}`;
+    const answer = short(asked.answer) || "no answer yet";
+    return `${short(promptShown())} → ${answer} · ${methodOf()} · ${state.model}`;
   }
   const cut = short(state.text);
   const layer = state.layer === null ? "" : `, layer ${state.layer + 1}`;
-  return `${cut} · ${state.methods.join(", ")} · ${state.versus ? `${state.model} and ${state.versus}` : state.model}${layer}`;
+  const models = state.versus ? `${state.model} and ${state.versus}` : state.model;
+  return `${cut} · ${state.methods.join(", ")} · ${models}${layer}`;
 }
 
 function show() {
@@ -70,7 +73,19 @@ function line(view, i) {
   return element(
     "li",
     {},
-    element("button", { type: "button", class: "plain", dir: "auto", text: view.title || `view ${i + 1}`, onclick: open }),
-    element("button", { type: "button", class: "round", "aria-label": `Remove ${view.title}`, text: "×", onclick: remove }),
+    element("button", {
+      type: "button",
+      class: "plain",
+      dir: "auto",
+      text: view.title || `view ${i + 1}`,
+      onclick: open,
+    }),
+    element("button", {
+      type: "button",
+      class: "round",
+      "aria-label": `Remove ${view.title}`,
+      text: "×",
+      onclick: remove,
+    }),
   );
 }

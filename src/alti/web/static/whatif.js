@@ -11,7 +11,13 @@ import { newTicket, showNothing, watch } from "/waiting.js";
 const TINY = 0.0005; // smaller probabilities are shown as logarithms
 const KEPT = 8; // tries that stay on the card
 const MANY = 60; // words in the text of two rows; of more, the plot is enough
-const NAMES = { word: "word", sentence: "sentence", line: "line", document: "document", message: "message" };
+const NAMES = {
+  word: "word",
+  sentence: "sentence",
+  line: "line",
+  document: "document",
+  message: "message",
+};
 
 const at = (id) => document.getElementById(id);
 let about = null; // { question, place, name, by, units }
@@ -60,8 +66,11 @@ function draw() {
     : ["What if a word were not there?"];
   at("whatif-title").replaceChildren(...title);
   const word = NAMES[unit];
-  at("whatif-by").textContent = `${about.method} predicts, ${about.question.model ?? state.model} answers.`;
-  at("whatif-how").textContent = place ? "" : `Click a ${NAMES[units[0]]} in the text above, or measure all of them.`;
+  at("whatif-by").textContent =
+    `${about.method} predicts, ${about.question.model ?? state.model} answers.`;
+  at("whatif-how").textContent = place
+    ? ""
+    : `Click a ${NAMES[units[0]]} in the text above, or measure all of them.`;
   at("whatif-how").hidden = Boolean(place);
   at("without").disabled = at("try").disabled = at("instead").disabled = !place;
   at("without").textContent = `Without the ${word}`;
@@ -93,7 +102,8 @@ function changeOf(before, after) {
 
 function tryNode({ names: [name], before, after, instead, predicted, method, unit: of, label }) {
   const { text, change } = changeOf(before, after[0]);
-  const what = instead === undefined ? `without “${name}”` : `“${instead}” instead of “${name}”`;
+  const other = `“${instead}” instead of “${name}”`;
+  const what = instead === undefined ? `without “${name}”` : other;
   const said = predicted
     ? `${method} predicted ${signed(predicted[0], 3)} (${of})`
     : "no method predicts this";
@@ -101,7 +111,12 @@ function tryNode({ names: [name], before, after, instead, predicted, method, uni
     "li",
     {},
     element("span", { class: "what", dir: "auto", text: what }),
-    element("span", { class: "chances" }, element("b", { text }), element("span", { text: ` for ${short(label)}` })),
+    element(
+      "span",
+      { class: "chances" },
+      element("b", { text }),
+      element("span", { text: ` for ${short(label)}` }),
+    ),
     element("b", { class: after[0] < before ? "change less" : "change", text: change }),
     element("span", { class: "faint", text: said }),
   );
@@ -112,16 +127,30 @@ function tryNode({ names: [name], before, after, instead, predicted, method, uni
 function measuredNodes(found) {
   const { names, predicted, method, correlation, before, label, unit: of } = found;
   const falls = fallsOf(found);
-  const rho = correlation === null ? "has no order to compare" : `ρ = ${correlation.toFixed(2)}`.replace("-", "−");
+  const rho =
+    correlation === null
+      ? "has no order to compare"
+      : `ρ = ${correlation.toFixed(2)}`.replace("-", "−");
   const many = `${names.length} ${NAMES[found.by]}${names.length > 1 ? "s" : ""}`;
   const title = element("h3", {}, `Predicted and measured: rank correlation ${rho}`);
-  const why = `${many}, for ${short(label)}. ${method} predicts in ${of || "numbers of its own"}, measured is ${falls.what}: compare the order, not the numbers.`;
+  const why =
+    `${many}, for ${short(label)}. ${method} predicts in ${of || "numbers of its own"}, ` +
+    `measured is ${falls.what}: compare the order, not the numbers.`;
   const plot = scatter(
     names.map((name, i) => ({ name, x: predicted[i], y: falls.values[i] })),
-    { x: `predicted by ${method}`, y: falls.what, title: `Predicted against measured, rank correlation ${rho}` },
+    {
+      x: `predicted by ${method}`,
+      y: falls.what,
+      title: `Predicted against measured, rank correlation ${rho}`,
+    },
   );
   const rows = names.length <= MANY ? [rowsNode(found, falls)] : [];
-  const side = element("div", { class: "beside" }, plot, element("div", {}, ...rows, tableNode(found, falls, before)));
+  const side = element(
+    "div",
+    { class: "beside" },
+    plot,
+    element("div", {}, ...rows, tableNode(found, falls, before)),
+  );
   return [title, element("p", { class: "faint", text: why }), side];
 }
 
@@ -144,7 +173,12 @@ function rowsNode({ names, predicted }, { values }) {
       return [element("span", { class: classes, title: `${word}: ${shown}`, text: word }), " "];
     });
     const text = element("p", { class: "alti-text", dir: "auto", lang: "" }, ...spans);
-    return element("div", { class: "alti-row" }, element("h4", { class: "alti-name", text: name }), text);
+    return element(
+      "div",
+      { class: "alti-row" },
+      element("h4", { class: "alti-name", text: name }),
+      text,
+    );
   };
   const rows = [row("predicted", predicted), row("measured", values)];
   return element("div", { class: "alti bare" }, ...rows);
@@ -152,7 +186,13 @@ function rowsNode({ names, predicted }, { values }) {
 
 function tableNode({ names, predicted, after }, { values, digits, what }, before) {
   const cell = (text, tag = "td") => element(tag, { text });
-  const head = element("tr", {}, ...["", "predicted", `measured: ${what}`, "probability"].map((text) => element("th", { scope: "col", text })));
+  const head = element(
+    "tr",
+    {},
+    ...["", "predicted", `measured: ${what}`, "probability"].map((text) =>
+      element("th", { scope: "col", text }),
+    ),
+  );
   const order = names.map((_, i) => i).sort((a, b) => values[b] - values[a]);
   const lines = order.map((i) =>
     element(
@@ -164,7 +204,12 @@ function tableNode({ names, predicted, after }, { values, digits, what }, before
       cell(changeOf(before, after[i]).text),
     ),
   );
-  const table = element("table", { class: "numbers" }, element("thead", {}, head), element("tbody", {}, ...lines));
+  const table = element(
+    "table",
+    { class: "numbers" },
+    element("thead", {}, head),
+    element("tbody", {}, ...lines),
+  );
   const about = { class: "scroll", tabindex: 0, role: "region", "aria-label": "All numbers" };
   const scroll = element("div", about, table);
   return element("details", {}, element("summary", { text: "All numbers" }), scroll);
@@ -184,7 +229,14 @@ async function request(more) {
   say("");
   const ticket = newTicket();
   const over = watch(ticket);
-  const question = { model: state.model, ...about.question, method: about.method, by: unit, ...more, ticket };
+  const question = {
+    model: state.model,
+    ...about.question,
+    method: about.method,
+    by: unit,
+    ...more,
+    ticket,
+  };
   try {
     const response = await ask("/api/whatif", question, controller.signal);
     const found = await response.json();
