@@ -15,7 +15,7 @@ from alti.web.settings import Settings
 from test_web_answer_page import DONE
 
 import tiny
-from pages import BROWSED, text
+from pages import BROWSED, file, text
 
 pytestmark = pytest.mark.xdist_group("web")  # one server for all
 browsed = BROWSED[0]
@@ -186,6 +186,19 @@ def test_a_section_that_is_opened_later_is_of_the_same_layer(blank):
     for layer, same in ((1, "!=="), (2, "===")):
         blank.run(MOVE.format(layer))
         blank.wait(f"{seen} {same} window.late")
+
+
+@browsed
+def test_sections_out_of_sight_are_as_wide_as_those_in_it(blank):
+    blank.size(320, 300)
+    opened(blank, form="text", text=PROMPT, answer=" It is better")
+    blank.wait(DONE, 60)
+    edges = "[...document.querySelectorAll('.fold')].map(f => f.getBoundingClientRect().right)"
+    card = blank.run("document.querySelector('#answer').getBoundingClientRect().right")
+    assert max(blank.run(edges)) < card
+    assert "better" in file(blank, "vector", "answer").decode()  # drawn though it is not seen
+    words = blank.run("document.querySelectorAll('.fold[open] [data-piece]').length")
+    assert file(blank, "vector", "answer").decode().count("<text") > words
 
 
 @browsed
