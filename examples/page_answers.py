@@ -3,8 +3,8 @@
 python examples/page_answers.py FOLDER MODEL [TRANSLATOR]
 
 MODEL is a causal language model with a chat template (e.g. SmolLM2-135M-Instruct), TRANSLATOR an
-encoder–decoder. Each view is drawn at 320 and 1400 pixels, light and dark; cards of four of them go
-into docs/images (needs Chromium).
+encoder–decoder. Each view is drawn at 320, 390 and 1400 pixels, light, dark and in high contrast;
+cards of four of them go into docs/images (needs Chromium).
 """
 
 import json
@@ -14,7 +14,9 @@ from tempfile import TemporaryDirectory
 from urllib.parse import urlencode
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "examples")]
+
+from page_views import MODES, looked  # noqa: E402
 
 from browser import Browser  # noqa: E402
 from serving import running  # noqa: E402
@@ -40,9 +42,11 @@ FILLERS = (
 )
 LONG = {**ASKED, "documents": [text + more for text, more in zip(DOCUMENTS, FILLERS, strict=True)]}
 SOURCE = {"text": "Zwei Hunde laufen im Schnee.", "answer": "Two dogs run in the snow."}
-SIZES = [(1400, False), (1400, True), (320, False), (320, True)]
+SIZES = [(width, mode) for width in (1400, 390, 320) for mode in MODES]
 CARDS = {"answer": "#answer", "whatif": "#whatif", "long": "#answer", "alignment": "#answer"}
 WAIT = 300  # seconds
+UNSEEN = """document.querySelectorAll('.fold > p').forEach(text =>
+    (text.style.contentVisibility = 'visible'))"""  # a picture holds more than a window
 
 
 def views(model: str, translator: str | None) -> dict[str, tuple[dict[str, object], str]]:
@@ -86,9 +90,10 @@ def main(folder: Path, *models: Path) -> None:
             browser.open(f"{address}/#{urlencode(view)}")
             browser.wait(ready, WAIT)
             prepare(browser, name)
-            for width, dark in SIZES:
-                browser.size(width, 900, dark=dark)
-                file = folder / f"{name}-{width}-{'dark' if dark else 'light'}.png"
+            for width, mode in SIZES:
+                looked(browser, width, mode)
+                browser.run(UNSEEN)
+                file = folder / f"{name}-{width}-{mode}.png"
                 browser.picture(file)
                 print(file)
             if name in CARDS:

@@ -2,7 +2,8 @@
 
 python examples/page_views.py FOLDER MODEL     MODEL: a causal language model, e.g. SmolLM2-135M
 
-Each is drawn at 320 and 1400 pixels, light and dark; three cards go into docs/images.
+Each is drawn at 320, 390 and 1400 pixels, light, dark and in high contrast; three cards go into
+docs/images.
 """
 
 import base64
@@ -16,6 +17,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 import tiny  # noqa: E402
 from browser import Browser  # noqa: E402
+from pages import high_contrast  # noqa: E402
 from serving import running  # noqa: E402
 
 READY = "!!document.querySelector('.result') && !document.body.hasAttribute('aria-busy')"
@@ -36,6 +38,7 @@ OPEN = """(() => {{
 }})()"""
 PREDICTED = "document.querySelectorAll('#set-rows [data-name=prediction]:not(:empty)').length === 5"
 CARDS = {"heads": "#deeper", "lens": "#deeper", "set": "#sets"}
+MODES = ("light", "dark", "contrast")
 HEADS = "!!document.querySelector('.head')"
 SAID = "!!document.querySelector('#lens-table tr')"
 
@@ -52,6 +55,13 @@ def views(speaker: str) -> dict[str, tuple[dict[str, object], str]]:
         "options": ({"text": TEXT, "methods": "alti,dimming"}, READY),
         "set": ({"text": TEXT, "methods": "alti"}, READY),
     }
+
+
+def looked(browser: Browser, width: int, mode: str) -> None:
+    """A window of a width: light, dark or in high contrast."""
+    browser.size(width, 900, dark=mode == "dark")
+    if mode == "contrast":
+        high_contrast(browser)
 
 
 def prepare(browser: Browser, name: str) -> None:
@@ -91,16 +101,16 @@ def main(folder: Path, speaker: Path) -> None:
         with running(Path(profile, "other"), speaker) as address:
             browser = Browser(Path(profile, "user"))
             for name, (view, there) in views(speaker.name).items():
-                for width in (320, 1400):
-                    for dark in (False, True):
-                        browser.size(width, 900, dark=dark)
+                for width in (320, 390, 1400):
+                    for mode in MODES:
+                        looked(browser, width, mode)
                         browser.open(f"{address}/#{urlencode(view)}")
                         browser.wait(f"{READY} && {there}", 60)
                         prepare(browser, name)
-                        file = folder / f"{name}-{width}-{'dark' if dark else 'light'}.png"
+                        file = folder / f"{name}-{width}-{mode}.png"
                         browser.picture(file, full=name != "options")
                         print(file)
-                        if name in CARDS and (width, dark) == (1400, False):
+                        if name in CARDS and (width, mode) == (1400, "light"):
                             card(browser, CARDS[name], ROOT / f"docs/images/page-{name}.png")
             print(browser.problems or "no problems")
             browser.close()

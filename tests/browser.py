@@ -57,6 +57,7 @@ class Browser:
         self._session = self.send("Target.attachToTarget", **asked)["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
             self.send(f"{domain}.enable")
+        self.send("Emulation.setFocusEmulationEnabled", enabled=True)  # as in a window in front
 
     def close(self) -> None:
         self._process.kill()
@@ -123,6 +124,12 @@ class Browser:
                 raise Failed(f"still not: {code}\n{self.problems}")
             time.sleep(0.03)
         return value
+
+    def work(self) -> float:
+        """Milliseconds that the main thread of the page computed, whatever else the machine did."""
+        self.send("Performance.enable", timeDomain="threadTicks")
+        metrics = self.send("Performance.getMetrics")["metrics"]
+        return next(1000 * each["value"] for each in metrics if each["name"] == "TaskDuration")
 
     def click(self, selector: str) -> None:
         """A real click in the middle of an element."""

@@ -212,3 +212,16 @@ def test_the_demo_explains_a_sentence_with_the_embedded_model(tmp_path):
     assert "negative (p = 0.9" in done.stdout
     assert "in float32: exact" in done.stdout
     assert "gorgeous" in (tmp_path / "demo.html").read_text()
+
+
+STATIC = sorted((SOURCE / "web" / "static").glob("*.[jc]s*"))
+
+
+@pytest.mark.parametrize("path", STATIC, ids=lambda path: path.name)
+def test_the_page_s_files_are_short(path):
+    """Lines of 100 columns, files of 400 lines; what they load is there."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert [number for number, line in enumerate(lines, 1) if len(line) > 100] == []
+    assert len(lines) <= 400
+    for name in re.findall(r'from "/(.+?)"', "\n".join(lines)):
+        assert (path.parent / name).is_file()

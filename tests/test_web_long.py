@@ -17,10 +17,8 @@ from test_web_answer_page import DONE
 import tiny
 from pages import BROWSED, file, text
 
-QUICK = (  # `make test` runs these; the others are slow
-    "test_rows_of_layers_are_the_library_s",
-)
-browsed = BROWSED
+pytestmark = pytest.mark.xdist_group("web")  # one server for all
+browsed = BROWSED[0]
 LINES = ["The plot is funny. ", "It is a film. ", "The acting is better. "]
 PROMPT = "".join(LINES[i % 3] for i in range(300)).strip()
 SHORT = {"form": "text", "text": "The plot is funny. It is a film.", "answer": " It is better"}
@@ -59,9 +57,9 @@ def test_first_colours_take_few_passes(folder, model):
     hook = layer.register_forward_hook(lambda _, given, __: runs.append(given[0].shape[1]))
     shown = json.loads(desk.answer({**question, "text": long_prompt(model)}))
     hook.remove()
-    # forward, again on the way back, the probabilities of the answer, and a check the first time
-    assert 3 <= sum(tokens > 3900 for tokens in runs) <= 4
-    assert sum(runs) < 5 * max(runs)  # with everything that is proved of short texts
+    # forward, which gives the answer's probabilities too, again on the way back, and a check once
+    assert 2 <= sum(tokens > 3900 for tokens in runs) <= 3
+    assert sum(runs) < 4 * max(runs)  # with everything that is proved of short texts
     assert len(shown["pieces"]) > 1000
     assert len(shown["sections"]) > 3
 
@@ -81,6 +79,9 @@ def test_rows_of_layers_are_the_library_s(server, model, by):
     data = np.frombuffer(base64.b64decode(found["data"]), "<u2")
     rows = data.reshape(found["shape"]) / 65535 * np.array(found["largest"])[:, None]
     assert rows == pytest.approx(wanted.scores[:, :end].numpy(), abs=1e-4)
+
+
+SPANS = "[...document.querySelectorAll('#prompted [data-piece]')]"
 
 
 def opened(page, **asked):
@@ -111,44 +112,96 @@ def test_a_prompt_of_4000_tokens_stays_usable(blank, model):
     assert inside != order
     blank.click("#ranked li:nth-child(5) button")  # opens the section that it is in
     assert blank.run("!!document.querySelector('#prompted .found').offsetParent")
+    assert blank.run("document.documentElement.scrollWidth") <= 1280
+
+
+MOVE = """(async () => {{
+    document.querySelector('#answer-layer').value = {};
+    document.querySelector('#answer-layer').dispatchEvent(new Event('input'));
+    document.body.offsetHeight;
+    await new Promise(done => requestAnimationFrame(() => setTimeout(done)));
+}})()"""
+
+
+@browsed
+def test_the_slider_takes_less_than_100_ms_at_worst(blank, model):
+    """With 4,000 sub-words unfolded, from the move to the frame that shows it, also the first."""
+    opened(blank, form="text", text=long_prompt(model), answer=" It is better", by="token")
+    blank.wait(DONE, 60)
     blank.click("#follow")
     blank.wait("!document.querySelector('#answer-layers label').hidden", 60)
-    moved = """(() => { const slider = document.querySelector('#answer-layer'); const times = [];
-        document.querySelectorAll('.fold').forEach(f => { f.open = true; f.fill() });
-        for (const layer of [1, 2, 3, 1, 3]) {
-            const start = performance.now(); slider.value = layer;
-            slider.dispatchEvent(new Event('input')); document.body.offsetHeight;
-            times.push(performance.now() - start) }
-        return times })()"""
-    times = sorted(blank.run(moved))
-    assert times[len(times) // 2] < 100  # milliseconds, with everything unfolded
-    assert blank.run("document.documentElement.scrollWidth") <= 1280
+    blank.run("document.querySelectorAll('.fold').forEach(f => { f.open = true; f.fill() })")
+    blank.run("document.body.offsetHeight")
+    assert blank.run("document.querySelectorAll('#prompted [data-piece]').length") > 3900
+    times = []
+    for layer in (1, 2, 3, 1, 3, 2, 1, 2):
+        before = blank.work()
+        blank.run(MOVE.format(layer))
+        times.append(blank.work() - before)
+    assert max(times) < 100  # of the processor: other work on the machine does not count
 
 
 @browsed
 def test_the_slider_colours_the_prompt_by_layers(blank, model):
     opened(blank, **SHORT)
     blank.wait(DONE)
-    looks = """[...document.querySelectorAll('#prompted [data-piece]')].map(
-        s => [s.className, s.title, s.ariaLabel, s.dataset.score])"""
-    own = blank.run(looks)
+    own = blank.run("document.querySelector('#prompted').innerHTML")
     blank.click("#follow")
     blank.wait("!document.querySelector('#answer-layers label').hidden")
     assert blank.run("document.activeElement.id") == "answer-layer"
     blank.key("ArrowLeft")
     assert text(blank, "#answer-layer-number") == "2 of 3, as alti sees it"
     rows = through_layers(model, SHORT["text"], answer=SHORT["answer"]).words()
-    titles = blank.run("[...document.querySelectorAll('#prompted [data-piece]')].map(s => s.title)")
-    shown = [float(title.rpartition(": ")[2]) for title in titles]
-    assert shown == pytest.approx(rows.scores[1, : len(shown)].tolist(), abs=6e-4)
-    said = "[...document.querySelectorAll('#prompted [data-piece]')].map(s => s.dataset.score)"
-    assert [float(score) for score in blank.run(said)] == shown  # no number of the method is left
-    legend = "document.querySelector('#prompted .alti-legend').textContent"
-    assert blank.run(legend).endswith("shares of 1, after layer 2, as alti sees it")
+    wanted = rows.scores[1, : rows.source.answer]
+    largest = float(wanted.max())
+    blank.wait(f"{SPANS}[0].title.endsWith(': {float(wanted[0]):.3f}')")  # after the colours
+    for said, mark in (("title", ": "), ("ariaLabel", ", "), ("dataset.score", "")):
+        told = blank.run(f"{SPANS}.map(s => s.{said})")
+        shown = [each.rpartition(mark or " ")[2] for each in told]
+        assert [float(each) for each in shown] == pytest.approx(wanted.tolist(), abs=6e-4)
+    assert f"{largest:.3f}" in text(blank, "#prompted .alti-legend")
+    assert "shares of 1, after layer 2, as alti sees it" in text(blank, "#prompted .alti-legend")
+    heading = "What it is made of most after layer 2, in shares of 1"
+    assert text(blank, "#ranking h3") == heading
     assert "after layer 2" in file(blank, "vector", "answer").decode()
+    assert text(blank, "#ranked .share") == f"{largest:.3f}"
     blank.click("#follow")
-    assert blank.run(looks) == own
-    assert not blank.run(legend).endswith("as alti sees it")
+    assert text(blank, "#ranking h3").startswith("What it rests on most")
+    assert "after layer" not in text(blank, "#ranking h3")
+    assert blank.run("document.querySelector('#prompted').innerHTML").count("alti-f") == own.count(
+        "alti-f"
+    )
+
+
+@browsed
+def test_a_section_that_is_opened_later_is_of_the_same_layer(blank):
+    opened(blank, form="text", text=PROMPT, answer=" It is better")
+    blank.wait(DONE, 60)
+    blank.click("#follow")
+    blank.wait("!document.querySelector('#answer-layers label').hidden", 60)
+    blank.key("ArrowLeft")
+    blank.run("document.querySelector('.fold:nth-child(3) summary').focus()")
+    blank.key("Enter")
+    inside = "[...document.querySelectorAll('.fold:nth-child(3) [data-piece]')]"
+    blank.wait(f"{inside}.length > 0")
+    seen = f"{inside}.map(s => s.className + s.title).join()"
+    blank.run(f"window.late = {seen}; 0")
+    for layer, same in ((1, "!=="), (2, "===")):
+        blank.run(MOVE.format(layer))
+        blank.wait(f"{seen} {same} window.late")
+
+
+@browsed
+def test_sections_out_of_sight_are_as_wide_as_those_in_it(blank):
+    blank.size(320, 300)
+    opened(blank, form="text", text=PROMPT, answer=" It is better")
+    blank.wait(DONE, 60)
+    edges = "[...document.querySelectorAll('.fold')].map(f => f.getBoundingClientRect().right)"
+    card = blank.run("document.querySelector('#answer').getBoundingClientRect().right")
+    assert max(blank.run(edges)) < card
+    assert "better" in file(blank, "vector", "answer").decode()  # drawn though it is not seen
+    words = blank.run("document.querySelectorAll('.fold[open] [data-piece]').length")
+    assert file(blank, "vector", "answer").decode().count("<text") > words
 
 
 @browsed

@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+from urllib.parse import quote
 from xml.etree import ElementTree
 
 import pyarrow
@@ -208,6 +209,12 @@ DROP_FOLDER = """(() => {{
 }})()"""
 
 
+def drop_folder(page, files):
+    told = [[name, base64.b64encode(content).decode()] for name, content in files.items()]
+    page.run("document.querySelector('#set-error').textContent = ''")
+    page.run(DROP_FOLDER.format(files=json.dumps(told)))
+
+
 def test_a_folder_of_explain_out_is_dropped(blank, tmp_path):
     """Every shard of it, in the order of their names, with what was predicted."""
     show(blank, text="A film.", methods="alti")
@@ -216,14 +223,52 @@ def test_a_folder_of_explain_out_is_dropped(blank, tmp_path):
     found = alti.engines.explain(texts, folder, method="attention", shard_rows=8, device="cpu")
     parts = sorted(folder.iterdir(), reverse=True)
     assert sum(part.suffix == ".parquet" for part in parts) == 2
-    files = [[part.name, base64.b64encode(part.read_bytes()).decode()] for part in parts]
-    blank.run(DROP_FOLDER.format(files=json.dumps(files)))
+    drop_folder(blank, {part.name: part.read_bytes() for part in parts})
     blank.wait("document.querySelector('#set-by').textContent.includes('of 12 rows')")
     said = blank.run("document.querySelector('#set-by').textContent")
     assert said == "part-000000.parquet and 1 more: 12 of 12 rows, 12 predicted by the file."
     assert blank.run(TEXTS) == texts
     labels = [found[i].label for i in range(12)]
     assert blank.run(f"{LINES}.map(row => row.cells[2].textContent)") == labels
+
+
+BAD_FOLDERS = {
+    "no Parquet": ({"a.csv": b"text\na"}, "results holds no Parquet file: drop a folder that"),
+    "one is broken": (
+        {"a.parquet": parquet_file(text=["a"]), "b.parquet": b"PAR1" + bytes(99)},
+        "b.parquet: The file is damaged",
+    ),
+    "one is text": (
+        {"a.parquet": parquet_file(text=["a"]), "b.parquet": b"\0<script>"},
+        "b.parquet is not text in UTF-8",
+    ),
+    "too many rows": (
+        {f"{i}.parquet": parquet_file(text=["a"] * 9_000) for i in range(3)},
+        "These files have over 20000 rows: open a part of them.",
+    ),
+    "too many files": (
+        {f"{i}.parquet": b"PAR1" for i in range(201)},
+        "These are 201 files, and this page opens up to 200 together.",
+    ),
+    "views": (
+        {
+            "a.parquet": parquet_file(text=["a"]),
+            "b.parquet": b'{"kind": "alti-views", "views": []}',
+        },
+        "Open a set of views by itself.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FOLDERS)
+def test_a_hostile_folder_gets_one_sentence(blank, name):
+    files, wanted = BAD_FOLDERS[name]
+    show(blank, text="A film.", methods="alti")
+    drop_folder(blank, files)
+    blank.wait("!!document.querySelector('#set-error').textContent", 60)
+    assert sentence(blank).startswith(wanted)
+    assert blank.run("document.querySelector('#set-body').hidden") is True
+    blank.problems.clear()  # what the server refused
 
 
 HOSTILE = {
@@ -234,6 +279,10 @@ HOSTILE = {
     ),
     "bomb.parquet": (parquet_file(text=["a" * 10**6] * 200), "The texts of the file have over 64"),
     "lists.parquet": (parquet_file(text=[[1, 2]]), "lists.parquet has no column of texts"),
+    "large.parquet": (
+        b"PAR1" + bytes(10_000_000),
+        "large.parquet has 10.0 MB, and this page reads up",
+    ),
     "large.csv": (b"text\n" + b"a" * 10_000_000, "large.csv has 10.0 MB, and this page reads up"),
     "binary.csv": (bytes(range(256)) * 20, "binary.csv is not text in UTF-8"),
     "numbers.jsonl": ('{"text": 3}\n', "text of row 1 is not a text"),
@@ -260,12 +309,19 @@ def test_a_hostile_file_gets_one_sentence(blank, name):
     blank.problems.clear()
 
 
-def test_nothing_of_a_file_is_run(blank):
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_nothing_of_a_file_is_run(blank, kind):
     show(blank, text="A film.", methods="alti")
     attack = "<img src=x onerror='document.body.dataset.owned = 1'><script>1</script>"
     formula = '=HYPERLINK("http://x","y")'
     record = {"text": attack, "label": formula, "__proto__": {"polluted": 1}}
-    give(blank, json.dumps(record) + "\n" + json.dumps({"text": "+1+1", "label": "-3"}), "x.jsonl")
+    rows = [record, {"text": "+1+1", "label": "-3", "__proto__": {"polluted": 1}}]
+    if kind == "jsonl":
+        give(blank, "\n".join(map(json.dumps, rows)), "x.jsonl")
+    else:
+        columns = {name: [row[name] for row in rows] for name in ("text", "label")}
+        polluting = {"__proto__": ["x", "x"], "constructor": [1, 2]}
+        give(blank, parquet_file(**columns, **polluting), "x.parquet")
     assert attack[:40] in blank.run(TEXTS)[0]
     assert blank.run("document.querySelectorAll('#sets img, #sets script').length") == 0
     blank.click("#set-rows tr:nth-child(1) button")
@@ -298,6 +354,42 @@ def test_views_are_kept_saved_and_opened(blank):
     blank.wait(f"{READY} && document.querySelector('#text').value === 'A dull film.'")
     blank.click("#view-list li:nth-child(1) button")
     blank.wait("document.querySelector('#layer-number').textContent === '3 of 6'")
+
+
+def test_a_saved_set_of_views_is_opened_again(blank):
+    """A text and an answer, each named by what it shows; the file as it was saved."""
+    prompt = {"form": "text", "text": "The plot is", "answer": " It is better"}
+    blank.open(f"{blank.server}/#model=tiny-chat&ask=answer&prompt={quote(json.dumps(prompt))}")
+    blank.wait("!!document.querySelector('#prompted')")
+    blank.run("document.querySelector('#sets').open = true")
+    blank.click("#view-keep")
+    blank.run("location.hash = '#text=A+superb+film.&methods=alti'")
+    blank.wait(f"{READY} && document.querySelector('#text').value === 'A superb film.'")
+    blank.click("#view-keep")
+    kept = "[...document.querySelectorAll('#view-list .plain')].map(view => view.textContent)"
+    titles = blank.run(kept)
+    assert titles[0] == "The plot is → It is better · absence · tiny-chat"
+    assert titles[1].startswith("A superb film. · alti · minilm-l6-sst2")
+    save = "URL.createObjectURL = blob => { window.saved = blob.text(); return '#' }"
+    blank.run(f"{save}; document.querySelector('#view-save').click()")
+    content = blank.run("window.saved")
+    show(blank, text="A film.", methods="alti")
+    give(blank, content, "alti-views.json")
+    assert blank.run(kept) == titles
+    blank.click("#view-list li:nth-child(1) button")
+    blank.wait("!!document.querySelector('#prompted')")
+    answer = "[...document.querySelectorAll('.written [role=option]')].map(t => t.textContent)"
+    assert "".join(blank.run(answer)) == " It is better"
+
+
+def test_more_views_than_a_set_holds(blank):
+    show(blank, text="A film.", methods="alti")
+    views = [{"title": f"view {i}", "address": "#text=A+film."} for i in range(150)]
+    for _ in range(2):
+        give(blank, json.dumps({"kind": "alti-views", "views": views}), "alti-views.json")
+    said = "document.querySelector('#toast').textContent"
+    blank.wait(f"{said} === '50 of 150 views opened: a set holds up to 200.'")
+    assert blank.run("document.querySelectorAll('#view-list li').length") == 200
 
 
 def test_what_is_predicted_belongs_to_the_model(opened):

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,7 @@ class Prediction:
     of: str | None = None  # the number that signed scores explain: logit, log_prob or probability
     value: float | None = None  # what a regression says; None: it is none
     lens: Lens | None = None  # what the model would have said after each layer, if that was asked
+    steps: tuple[float, ...] = field(default=(), compare=False)  # of each token; it is not stored
 
     def __post_init__(self) -> None:
         if isinstance(self.lens, dict):  # as it is stored
@@ -222,7 +223,8 @@ def together(source: Source, predictions: Sequence[Prediction]) -> Prediction:
     if source.answer is None:
         return Prediction(label=f"{len(predictions)} predictions", of=of)
     chances = [one.probability for one in predictions if one.probability is not None]
-    return Prediction(label=source.texts[1], probability=math.prod(chances), of=of)
+    chance = math.prod(chances)
+    return Prediction(label=source.texts[1], probability=chance, of=of, steps=tuple(chances))
 
 
 def log_prob_of(source: Source, predictions: Sequence[Prediction]) -> dict[str, float]:

@@ -59,7 +59,9 @@ def source_fields(source: Source) -> dict[str, Any]:
 
 
 def fields_of(prediction: Any) -> dict[str, Any]:
-    return asdict(prediction)
+    fields = asdict(prediction)
+    del fields["steps"]
+    return fields
 
 
 def source_of(content: Content) -> Source:

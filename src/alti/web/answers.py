@@ -1,7 +1,7 @@
 """Answers the requests about what a model writes: its tokens, and what they rest on."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -16,6 +16,7 @@ from alti.model.attributions import Attributions
 from alti.model.head import VOCABULARIES, token_label
 from alti.model.model import Model
 from alti.model.question import Question, read_prompt
+from alti.model.source import Source
 from alti.model.through_layers import through_layers
 from alti.read.modules import network, stacks_of
 from alti.views.said import as_shown, left_out, meaning_of, scale_name, shortened, side_of, unnamed
@@ -173,12 +174,21 @@ def _found(model: Model, question: dict[str, Any], *, layers: bool = False) -> A
 
 def _explained(model: Model, question: dict[str, Any]) -> dict[str, Any]:
     """What the page shows of an answer, and its tokens if they are asked for."""
-    shown = _view(_found(model, question), question["by"], _side(question))
+    found = _found(model, question)
+    shown = _view(found, question["by"], _side(question))
     if question["tokens"]:
-        asked = {**_prompt(question), **_answer(question)}
-        tokens: Attributions = model.explain(**asked, method="random")
-        shown["answer"] = tokens_of(tokens)
+        shown["answer"] = _tokens(model, question, found)
     return {**shown, "method": question["method"], "by": question["by"]}
+
+
+def _tokens(model: Model, question: dict[str, Any], found: Attribution) -> list[Token]:
+    """The tokens of an answer; their probabilities are known where all of it was explained."""
+    chances = found.prediction.steps
+    if chances and question["part"] is None and question["by"] not in LARGER:
+        return tokens_of(found.source, chances)
+    asked = {**_prompt(question), **_answer(question)}
+    every: Attributions = model.explain(**asked, method="random")
+    return tokens_of(every.source, [one.probability or 0.0 for one in every.predictions])
 
 
 def _answer(question: dict[str, Any]) -> dict[str, Any]:
@@ -213,16 +223,15 @@ def _view(found: Attribution, by: str, side: str) -> dict[str, Any]:
     }
 
 
-def tokens_of(found: Attributions) -> list[Token]:
-    """The tokens of an answer: their texts join to the answer."""
-    source = found.source
+def tokens_of(source: Source, chances: Sequence[float]) -> list[Token]:
+    """The tokens of an answer with their probabilities: their texts join to the answer."""
     start = source.answer or 0
     answer = source.texts[1]
     tokens = []
     at = 0
-    for k, prediction in enumerate(found.predictions):
+    for k, chance in enumerate(chances):
         end = max(at, source.offsets[start + k][1])
-        if k == len(found) - 1:
+        if k == len(chances) - 1:
             end = len(answer)
         text = answer[at:end] or ""
         tokens.append(
@@ -230,7 +239,7 @@ def tokens_of(found: Attributions) -> list[Token]:
                 "id": source.ids[start + k],
                 "text": visible(text),
                 "name": visible(text.strip() or source.tokens[start + k]),
-                "probability": prediction.probability,
+                "probability": chance,
             }
         )
         at = end

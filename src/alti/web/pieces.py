@@ -17,6 +17,7 @@ from alti.views.segments import passages
 CHUNK = 600  # characters of a section where nothing else parts a long text
 BEFORE = "beginning"  # what a template puts before the first message or document
 FEWEST = 2  # sections that are worth folding
+LONGEST = 4000  # characters of a message or document that is one section
 
 Span = tuple[int, int]
 
@@ -105,14 +106,22 @@ def _sections(source: Source) -> list[tuple[int, int, str]]:
     parts = [part for part in source.parts if part.segment == 0 and part.unit != "message"]
     parts = parts or [part for part in source.parts if part.segment == 0]
     named = sorted((part.span[0], part.name) for part in parts)
-    if not named:
-        named = [(start, "") for start in _starts(text)]
     if len(named) < FEWEST:
-        return [(0, len(text) + 1, "")]
+        named = [(0, "")]
     if named[0][0]:
         named.insert(0, (0, BEFORE))
     ends = [start for start, _ in named[1:]] + [len(text) + 1]
-    return [(start, end, name) for (start, name), end in zip(named, ends, strict=True)]
+    whole = [(start, end, name) for (start, name), end in zip(named, ends, strict=True)]
+    return [stretch for section in whole for stretch in _stretches(text, *section)]
+
+
+def _stretches(text: str, start: int, end: int, name: str) -> list[tuple[int, int, str]]:
+    """A section; or, where it is long or has no name, the stretches of its text."""
+    if name and end - start <= LONGEST:
+        return [(start, end, name)]
+    starts = [start + at for at in _starts(text[start:end])] or [start]
+    names = [f"{name}, part {i + 1}" if name and i else name for i in range(len(starts))]
+    return list(zip(starts, [*starts[1:], end], names, strict=True))
 
 
 def _starts(text: str) -> list[int]:

@@ -20,11 +20,18 @@ export function alignment({ source, target, links, shares, from_source, parts, m
   const right = column("Target", target, (word, j) => {
     const from = of(j).join(", ");
     const name = from ? `${word}, from ${from}` : `${word}, from no word of the source`;
-    return wordNode(word, name, () => light("j", j), () => choose(parts[j]));
+    return wordNode(
+      word,
+      name,
+      () => light("j", j),
+      () => choose(parts[j]),
+    );
   });
   const mean = from_source.reduce((sum, share) => sum + share, 0) / (from_source.length || 1);
-  const whole = `${(100 * mean).toFixed(0)} % of what the target rests on is the source, the rest what was written before.`;
-  const note = `As ${method} sees it; the wider a line, the more. ${whole} Click a word of the target to explain it.`;
+  const note =
+    `As ${method} sees it; the wider a line, the more. ${(100 * mean).toFixed(0)} % of what the ` +
+    "target rests on is the source, the rest what was written before. Click a word of the target " +
+    "to explain it.";
   return element(
     "div",
     { id: "alignment" },
@@ -47,7 +54,12 @@ function wordNode(word, label, light, onclick = light) {
 function picture(lines, rows) {
   const svg = document.createElementNS(SVG, "svg");
   const [width, height] = [WIDE, rows * ROW];
-  for (const [key, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" })) {
+  for (const [key, value] of Object.entries({
+    width,
+    height,
+    viewBox: `0 0 ${width} ${height}`,
+    "aria-hidden": "true",
+  })) {
     svg.setAttribute(key, value);
   }
   for (const { i, j, share } of lines) {

@@ -1,14 +1,13 @@
 // An answer of a language model: it is written token by token, and a part of it is explained.
 
 import { alignment } from "/alignment.js";
-import { layerSlider, unpackedRows } from "/answerlayers.js";
-import { percent } from "/cards.js";
+import { answerLine, chanceOf, focusIn, howTo, titleOf } from "/answercard.js";
+import { afterLayer, layerSlider, unpackedRows } from "/answerlayers.js";
 import { grow } from "/controls.js";
-import { dragged } from "/dragging.js";
-import { element, legend } from "/paint.js";
+import { element } from "/paint.js";
 import { answerFields, asked, fitAsked, methodOf, promptFields } from "/prompt.js";
 import { promptIsEmpty, recallAsked, rememberAsked, showPrompt } from "/prompt.js";
-import { promptText, rankedList, repaint, scaleOfPieces } from "/prompted.js";
+import { promptText, rankedList, repaint } from "/prompted.js";
 import { ask } from "/server.js";
 import { link, method, model, remember, state } from "/state.js";
 import { showWhatIf } from "/whatif.js";
@@ -83,7 +82,10 @@ function wireFields() {
     target.value = asked.new;
     keepAsked();
   });
-  for (const [id, name] of [["by", "by"], ["answer-method", "method"]]) {
+  for (const [id, name] of [
+    ["by", "by"],
+    ["answer-method", "method"],
+  ]) {
     at(id).addEventListener("change", ({ target }) => {
       asked[name] = target.value;
       showPrompt(promptChanged);
@@ -124,7 +126,8 @@ function keepAsked() {
 // Show the mode, and the answer that a link holds.
 export function redrawAnswer() {
   at("asks").hidden = !model().writes || model().kind === "seq2seq" || link.missing !== null;
-  for (const radio of document.querySelectorAll("[name=ask]")) radio.checked = radio.value === state.ask;
+  for (const radio of document.querySelectorAll("[name=ask]"))
+    radio.checked = radio.value === state.ask;
   document.body.classList.toggle("answering", isAnswering());
   at("writing").hidden = !isAnswering();
   at("answer").hidden = true;
@@ -188,8 +191,7 @@ async function posted(kind, question, signal, wrote = null) {
   }
 }
 
-export const request = (kind, more, signal) =>
-  posted(kind, { ...answerFields(), ...more }, signal);
+export const request = (kind, more, signal) => posted(kind, { ...answerFields(), ...more }, signal);
 
 function write() {
   if (promptIsEmpty()) {
@@ -221,7 +223,7 @@ function showWritten(written) {
   grow(at("answer-text"));
   at("answer").hidden = false;
   const title = element("h2", { id: "answer-title", text: "The model writes …" });
-  at("answer").replaceChildren(element("header", {}, title), answerLine([0, 0]));
+  at("answer").replaceChildren(element("header", {}, title), answerLine(tokens, [0, 0], explain));
 }
 
 export function cancelAnswer() {
@@ -242,7 +244,9 @@ export function cancelAnswer() {
 function explain(part) {
   if (promptIsEmpty() || !asked.answer) {
     page.showError(
-      promptIsEmpty() ? "There is no prompt: type one." : "There is no answer: let the model write, or type one.",
+      promptIsEmpty()
+        ? "There is no prompt: type one."
+        : "There is no answer: let the model write, or type one.",
     );
     return;
   }
@@ -273,25 +277,24 @@ async function load(part, signal) {
 
 function show() {
   const node = at("answer");
-  const focused = document.activeElement?.closest("#answer .written") !== null && document.activeElement?.dataset?.token;
+  const focused = focusIn(node);
   node.hidden = false;
   document.body.classList.remove("stale");
-  const scale = scaleOfPieces(view);
   const whole = asked.part === null;
   const notes = view.notes.map((text) => element("p", { class: "hint", text }));
   node.replaceChildren(
-    titleOf(whole),
-    answerLine(asked.part ?? [0, tokens.length]),
-    howTo(whole),
+    titleOf(view, whole),
+    answerLine(tokens, asked.part ?? [0, tokens.length], explain),
+    howTo(whole, () => explain(null)),
     ...notes,
-    promptText(view, scale, legend(scale, { label: view.side, unit: view.unit, left: leftOf(view) })),
-    layerSlider(model().layers, rowsOfLayers, (row, layer) => repaint(view, scale, row, layer)),
-    rankedList(view, scale),
+    promptText(view),
+    layerSlider(model().layers, rowsOfLayers, paintLayer),
+    rankedList(view),
   );
-  if (focused) node.querySelector(`[data-token="${focused}"]`)?.focus({ preventScroll: true });
   at("status").textContent = `${view.label}, ${chanceOf(view)}`;
   showChange();
   showAlignment();
+  if (focused) node.querySelector(focused)?.focus({ preventScroll: true });
 }
 
 // Of an encoder–decoder: which word of the source each word of the target comes from.
@@ -326,6 +329,8 @@ async function rowsOfLayers() {
   return rows;
 }
 
+const paintLayer = (row, layer) => repaint(row ? afterLayer(view, row, layer) : view);
+
 // What could be left out of the prompt.
 function showChange() {
   const { part, against, ...question } = answerFields();
@@ -344,60 +349,4 @@ function showChange() {
     name: piece?.text ?? "",
     units: [...new Set([asked.by === "token" ? "word" : asked.by, "word", "sentence", ...own])],
   });
-}
-
-const leftOf = ({ left, so_far }) =>
-  so_far ? [...left, ["the answer so far", so_far, "What earlier tokens of the answer give to later ones."]] : left;
-
-function chanceOf({ probability, log_prob, log_prob_against }) {
-  if (log_prob_against !== null) {
-    return `log p ${log_prob.toFixed(2)} rather than ${log_prob_against.toFixed(2)}`.replaceAll("-", "−");
-  }
-  if (probability !== null && probability >= 0.0005) return percent(probability);
-  return log_prob === null ? "" : `log p ${log_prob.toFixed(1)}`.replace("-", "−");
-}
-
-function titleOf(whole) {
-  const what = element("em", { dir: "auto", text: whole ? "the answer" : `“${view.label || "␣"}”` });
-  const title = element("h2", { id: "answer-title" }, "What ", what, " rests on");
-  const by = `${chanceOf(view)} · as ${view.method} sees it in ${view.model}`;
-  return element("header", {}, title, element("p", { class: "faint", text: by }));
-}
-
-// The answer: every token with its probability, to be clicked or dragged over.
-function answerLine([first, end]) {
-  const spans = tokens.map((token, i) => tokenNode(token, i, i >= first && i < end));
-  const all = first === 0 && end === tokens.length;
-  const about = { class: `alti-text written${all ? " whole" : ""}`, dir: "auto", lang: "", role: "listbox" };
-  const names = { "aria-label": "The answer, token by token", "aria-multiselectable": "true" };
-  const line = element("div", { ...about, ...names }, ...spans);
-  dragged(line, spans, (from, to) => {
-    explain(from === 0 && to === tokens.length ? null : [from, to]);
-  });
-  return line;
-}
-
-function tokenNode({ text, name, probability }, i, on) {
-  const shown = text.replaceAll("\n", "↵\n") || name;
-  const node = element("span", {
-    role: "option",
-    "aria-selected": String(on),
-    "aria-label": `${name}, ${percent(probability)}`,
-    title: `${name}: ${percent(probability)}`,
-    "data-token": i,
-    tabindex: i ? "-1" : "0",
-    text: shown,
-  });
-  node.style.setProperty("--sure", probability.toFixed(3));
-  return node;
-}
-
-function howTo(whole) {
-  const text = "The line below a token is its probability. Click a token, or drag over several.";
-  const note = element("p", { class: "faint" }, text);
-  if (!whole) {
-    const about = { type: "button", class: "plain", id: "whole", text: "The whole answer" };
-    note.append(" ", element("button", { ...about, onclick: () => explain(null) }));
-  }
-  return note;
 }

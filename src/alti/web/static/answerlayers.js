@@ -10,7 +10,10 @@ export function unpackedRows({ shape, largest, data, starts }) {
   const rows = Array.from({ length: layers }, (_, layer) => {
     const row = new Map();
     for (let i = 0; i < count; i++) {
-      row.set(starts[i], (shares.getUint16(2 * (layer * count + i), true) / 65535) * largest[layer]);
+      row.set(
+        starts[i],
+        (shares.getUint16(2 * (layer * count + i), true) / 65535) * largest[layer],
+      );
     }
     return row;
   });
@@ -20,12 +23,22 @@ export function unpackedRows({ shape, largest, data, starts }) {
 // A slider over the layers; `load()` gets the rows when they are first asked for, and `paint` is
 // given the row that is chosen, or null for the method's own scores.
 export function layerSlider(count, load, paint) {
-  const button = element("button", { type: "button", class: "plain", id: "follow", text: "Follow it through the layers" });
+  const button = element("button", {
+    type: "button",
+    class: "plain",
+    id: "follow",
+    text: "Follow it through the layers",
+  });
   const output = element("output", { id: "answer-layer-number" });
   const about = { id: "answer-layer", type: "range", min: 1, max: count, step: 1 };
   const slider = element("input", { ...about, value: count });
   const span = element("span", {}, "After layer ", output);
-  const label = element("label", { class: "choice slider", for: "answer-layer", hidden: true }, span, slider);
+  const label = element(
+    "label",
+    { class: "choice slider", for: "answer-layer", hidden: true },
+    span,
+    slider,
+  );
   let rows = null;
   const show = () => {
     const layer = Number(slider.value);
@@ -50,4 +63,16 @@ export function layerSlider(count, load, paint) {
     slider.focus();
   });
   return element("div", { class: "controls", id: "answer-layers" }, label, button);
+}
+
+// The view of an answer as it is after a layer: shares instead of scores.
+export function afterLayer(view, row, layer) {
+  const share = ({ score, start }) => (score === undefined ? undefined : (row.get(start) ?? 0));
+  const pieces = view.pieces.map((piece) => ({ ...piece, score: share(piece) }));
+  const inside = ({ first, end }) => pieces.slice(first, end).filter(({ special }) => !special);
+  const sum = (some) => some.reduce((total, { score = 0 }) => total + score, 0);
+  const sections = view.sections.map((section) => ({ ...section, score: sum(inside(section)) }));
+  const unit = `shares of 1, after layer ${layer}, as alti sees it`;
+  const heading = `What it is made of most after layer ${layer}, in shares of 1`;
+  return { ...view, pieces, sections, unit, heading, signed: false, left: [], so_far: 0 };
 }

@@ -19,6 +19,7 @@ import { cancelWhatIf, wireWhatIf } from "/whatif.js";
 import { catalogue, model, recall, remember, rememberSoon, sides, state, texts } from "/state.js";
 
 const PAUSE = 300; // milliseconds between the last keystroke and the request
+const EDGE = 12; // pixels between a menu and the end of the page
 
 const at = (id) => document.getElementById(id);
 const page = document.documentElement;
@@ -29,7 +30,12 @@ async function viewOf({ text, model: name }, signal, target) {
   if (!text.trim()) return null;
   const chosen = state.methods;
   const ticket = newTicket();
-  const question = { ...questionOf(text), model: name, ...(target === null ? {} : { target }), ticket };
+  const question = {
+    ...questionOf(text),
+    model: name,
+    ...(target === null ? {} : { target }),
+    ticket,
+  };
   if (name !== state.model) question.against = model().labels[question.against] ?? question.against;
   const stopWatching = watch(ticket);
   let view;
@@ -45,8 +51,8 @@ async function viewOf({ text, model: name }, signal, target) {
   return { ...view, rows, maps: unpacked(view.mixing), asked };
 }
 
-// The views of one or two texts, or of two models; the second is explained for the class of the first, because
-// scores for different classes cannot be compared.
+// The views of one or two texts, or of two models; the second is explained for the class of the
+// first, because scores for different classes cannot be compared.
 async function viewsOf(shown, signal) {
   const results = [];
   for (const side of shown) {
@@ -59,7 +65,10 @@ async function viewsOf(shown, signal) {
 }
 
 // Two models may number the same class differently, so the second is asked by its name.
-const nameOfClass = (view) => model().labels[view?.target] ?? view?.classes.find(({ index }) => index === view.target)?.label ?? view?.label;
+const nameOfClass = (view) =>
+  model().labels[view?.target] ??
+  view?.classes.find(({ index }) => index === view.target)?.label ??
+  view?.label;
 
 // Explain the texts in the state, aborting a request that is still running.
 async function refresh() {
@@ -129,7 +138,8 @@ function cancel() {
 
 // The error messages of the texts, named unless both failed in the same way.
 function failures(results) {
-  const names = state.versus === null ? ["Text", "Compare with"] : sides().map(({ model }) => model);
+  const names =
+    state.versus === null ? ["Text", "Compare with"] : sides().map(({ model }) => model);
   const failed = results
     .map(({ reason }, i) => reason && { name: names[i], message: reason.message })
     .filter(Boolean);
@@ -256,6 +266,7 @@ function wireWindow() {
   addEventListener("resize", () => {
     clearTimeout(wireWindow.timer);
     wireWindow.timer = setTimeout(show, PAUSE);
+    for (const panel of document.querySelectorAll(".menu[open] .panel")) keepInside(panel);
   });
   addEventListener("hashchange", () => {
     if (!location.hash.includes("=")) return; // not a link to a view
@@ -278,10 +289,12 @@ function wireMenus() {
   };
   const exported = ({ format, maps = false }) => {
     if (!isAnswering()) return ask("/api/export", { ...question(), format, maps });
-    if (maps) throw new Error("The maps of an answer are in no file: its slider shows the layers, and JSON has the scores.");
-    return ask("/api/answer_export", { model: state.model, ...answerFields(), format });
+    return ask("/api/answer_export", { model: state.model, ...answerFields(), format, maps });
   };
   keep(at("keep"), { exported, toast });
+  for (const menu of document.querySelectorAll("details.menu")) {
+    menu.addEventListener("toggle", () => keepInside(menu.querySelector(".panel")));
+  }
   const open = () => document.querySelectorAll("details.menu[open]");
   addEventListener("click", ({ target }) => {
     if (!target.isConnected) return;
@@ -294,6 +307,14 @@ function wireMenus() {
       menu.querySelector("summary").focus();
     }
   });
+}
+
+// A panel begins below its button, and is moved to the left where the page ends.
+function keepInside(panel) {
+  panel.style.translate = "";
+  const { left, right } = panel.getBoundingClientRect();
+  const over = right + EDGE - document.body.getBoundingClientRect().right;
+  if (over > 0) panel.style.translate = `${-Math.min(over, Math.max(0, left - EDGE))}px`;
 }
 
 function redraw() {

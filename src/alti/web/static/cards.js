@@ -99,7 +99,10 @@ function prediction(view) {
     says.append(element("span", { text: chance(view) }));
     says.append(...notesOn(view));
   }
-  const by = element("span", { class: state.versus === null ? "alti-by" : "alti-by whole", text: view.model });
+  const by = element("span", {
+    class: state.versus === null ? "alti-by" : "alti-by whole",
+    text: view.model,
+  });
   if (state.versus === null) says.append(by);
   else says.prepend(by); // what differs comes first
   head.append(says);
@@ -129,7 +132,8 @@ function notesOn(view) {
 function readOf(view) {
   const best = view.classes[0];
   const what = best && best.index !== view.target ? "the class" : "the prediction";
-  return view.label === null ? what : `${what} ${[quoted(view.label), chance(view)].filter(Boolean).join(", ")}`;
+  if (view.label === null) return what;
+  return `${what} ${[quoted(view.label), chance(view)].filter(Boolean).join(", ")}`;
 }
 
 const chance = (view) => (view.probability === null ? "" : percent(view.probability));
@@ -267,7 +271,12 @@ function showLayer(view, rows) {
   }
   const options = { picked: placeOf(view), pick: pickHere };
   const { texts, scale } = paragraphs(view, state.unit, rows[layer], options);
-  const text = element("div", { class: `alti-${state.unit}` }, ...texts, legend(scale, { unit: `${SHARES}, after layer ${layer + 1}` }));
+  const text = element(
+    "div",
+    { class: `alti-${state.unit}` },
+    ...texts,
+    legend(scale, { unit: `${SHARES}, after layer ${layer + 1}` }),
+  );
   at("mixed").replaceChildren(text);
   showGraph();
   const { places } = picked(view);
@@ -280,7 +289,8 @@ const boxes = () => [at("flow"), at("flow-other")];
 export function showGraph() {
   const shown = views.filter(Boolean);
   if (!shown.length) return;
-  const threshold = state.threshold ?? Math.min(...shown.map((view) => suitable(view, picked(view))));
+  const threshold =
+    state.threshold ?? Math.min(...shown.map((view) => suitable(view, picked(view))));
   at("threshold").max = STEPS.length - 1;
   at("threshold").value = STEPS.findLastIndex((step) => step <= threshold);
   at("threshold-number").textContent = `${threshold} %`;
@@ -310,5 +320,5 @@ function drawGraph(view, box, threshold) {
   const isRead = places.includes(view.position);
   const whose = isRead ? `, from which ${readOf(view)} is read,` : "";
   const note = `${whose} at layer ${last + 1}${text}; ${numbers}.`;
-  at(`${box.id}-by`).replaceChildren("Blue leads to ", target, note);
+  at(`${box.id}-by`).replaceChildren("Highlighted lines lead to ", target, note);
 }

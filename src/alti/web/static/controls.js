@@ -4,7 +4,15 @@ import { classesShown, quoted, targetShown } from "/cards.js";
 import { showOptions } from "/options.js";
 import { element } from "/paint.js";
 import { allow, examples, held, link, method, model, MOST } from "/state.js";
-import { catalogue, readsClass, readsPairs, rivalModels, saysWords, state, toggle } from "/state.js";
+import {
+  catalogue,
+  readsClass,
+  readsPairs,
+  rivalModels,
+  saysWords,
+  state,
+  toggle,
+} from "/state.js";
 
 const TALLEST = 230; // pixels to which a field grows with its text
 const at = (id) => document.getElementById(id);
@@ -43,7 +51,9 @@ function showTexts() {
 // A model that a link asks for and that is not served is named, not replaced by another.
 function showModels() {
   const missing = link.missing !== null;
-  const options = catalogue.models.map(({ name }) => element("option", { value: name, text: name }));
+  const options = catalogue.models.map(({ name }) =>
+    element("option", { value: name, text: name }),
+  );
   const absent = { value: "", text: `${link.missing} (not served)`, disabled: true };
   if (missing) options.unshift(element("option", absent));
   at("model").replaceChildren(...options);

@@ -90,7 +90,8 @@ function boxes(canvas, extent, node, style) {
 function gauge(canvas, box, node, style, colours) {
   const { left, width, bottom } = box;
   const sure = Number(node.style.getPropertyValue("--sure"));
-  const line = (share, fill) => made("rect", { x: left, y: bottom - 3, width: share * width, height: 3, fill });
+  const line = (share, fill) =>
+    made("rect", { x: left, y: bottom - 3, width: share * width, height: 3, fill });
   if (!isClear(style.backgroundColor)) {
     canvas.parts.push(made("rect", { ...shape(box, style), fill: style.backgroundColor }));
   }
@@ -157,7 +158,9 @@ function picture(canvas, extent, svg) {
     if (node.nodeName === "text") node.setAttribute("font-family", style.fontFamily);
   });
   const inside = svg.viewBox.baseVal; // an image is drawn in its own pixels
-  const scale = inside?.width ? `scale(${box.width / inside.width} ${box.height / inside.height})` : "";
+  const scale = inside?.width
+    ? `scale(${box.width / inside.width} ${box.height / inside.height})`
+    : "";
   const place = { transform: `translate(${box.left} ${box.top}) ${scale}`.trim() };
   canvas.parts.push(made("g", place, ...copy.childNodes));
 }

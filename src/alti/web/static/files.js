@@ -6,7 +6,17 @@ import { ask } from "/server.js";
 
 const LARGEST = 5_000_000; // bytes
 const ROWS = 20_000;
-const TEXTS = ["text", "sentence", "review", "question", "premise", "content", "prompt", "sentence1"];
+const FILES = 200; // of a folder
+const TEXTS = [
+  "text",
+  "sentence",
+  "review",
+  "question",
+  "premise",
+  "content",
+  "prompt",
+  "sentence1",
+];
 const PAIRS = ["text_pair", "pair", "hypothesis", "sentence2", "context"];
 const LABELS = ["label", "gold", "class", "target", "sentiment", "category"];
 export const VIEWS = "alti-views";
@@ -16,21 +26,37 @@ const isObject = (value) => value !== null && typeof value === "object" && !Arra
 
 // One file; or the shards of a folder of results, which together are one table.
 export async function openedAll(files) {
-  const parts = [];
-  for (const file of files) parts.push(await opened(file));
-  if (parts.length === 1) return parts[0];
-  if (parts.some(({ kind }) => kind !== "rows")) throw new Error("Open a set of views by itself.");
-  const rows = parts.flatMap((part) => part.rows);
-  if (rows.length > ROWS) throw new Error(`These files have ${rows.length} rows, and this page takes up to ${ROWS}: open a part of them.`);
+  if (files.length > FILES) {
+    throw new Error(
+      `These are ${files.length} files, and this page opens up to ${FILES} together.`,
+    );
+  }
+  if (files.length === 1) return opened(files[0]);
+  const rows = [];
+  for (const file of files) {
+    const part = await opened(file);
+    if (part.kind !== "rows") throw new Error("Open a set of views by itself.");
+    rows.push(...part.rows);
+    if (rows.length > ROWS) {
+      throw new Error(`These files have over ${ROWS} rows: open a part of them.`);
+    }
+  }
   return { kind: "rows", rows: rows.map((row, number) => ({ ...row, number })) };
 }
 
 // The files of what was dropped; of a folder, its Parquet files in the order of their names.
 export async function droppedFiles({ items, files }) {
-  const folder = [...items].map((item) => item.webkitGetAsEntry()).find((entry) => entry?.isDirectory);
+  const folder = [...items]
+    .map((item) => item.webkitGetAsEntry())
+    .find((entry) => entry?.isDirectory);
   if (!folder) return [...files];
-  const found = (await entriesOf(folder)).filter(({ isFile, name }) => isFile && name.endsWith(".parquet"));
-  if (!found.length) throw new Error(`${folder.name} holds no Parquet file: drop a folder that alti explain --out wrote.`);
+  const found = (await entriesOf(folder)).filter(
+    ({ isFile, name }) => isFile && name.endsWith(".parquet"),
+  );
+  if (!found.length)
+    throw new Error(
+      `${folder.name} holds no Parquet file: drop a folder that alti explain --out wrote.`,
+    );
   return Promise.all(found.map((entry) => new Promise((done, fail) => entry.file(done, fail))));
 }
 
@@ -47,7 +73,10 @@ async function entriesOf(folder) {
 // { kind: "rows", rows: [{ number, text, pair, label, prediction }] } or { kind: "views", views }
 export async function opened(file) {
   if (file.size > LARGEST) {
-    throw new Error(`${file.name} has ${shownSize(file.size)}, and this page reads up to ${shownSize(LARGEST)}: open a part of it.`);
+    throw new Error(
+      `${file.name} has ${shownSize(file.size)}, and this page reads up to ` +
+        `${shownSize(LARGEST)}: open a part of it.`,
+    );
   }
   const bytes = new Uint8Array(await file.arrayBuffer());
   const stored = savedResult(bytes);
@@ -55,13 +84,18 @@ export async function opened(file) {
   const content = await contentOf(file, bytes);
   if (content.views) return { kind: "views", views: content.views };
   const rows = rowsOf(content.records, file.name);
-  if (!rows.length) throw new Error(`${file.name} has no rows: give a CSV with a header, or JSONL.`);
-  if (rows.length > ROWS) throw new Error(`${file.name} has ${rows.length} rows, and this page takes up to ${ROWS}: open a part of it.`);
+  if (!rows.length)
+    throw new Error(`${file.name} has no rows: give a CSV with a header, or JSONL.`);
+  if (rows.length > ROWS)
+    throw new Error(
+      `${file.name} has ${rows.length} rows, and this page takes up to ${ROWS}: open a part of it.`,
+    );
   return { kind: "rows", rows };
 }
 
 async function contentOf(file, bytes) {
-  if (String.fromCharCode(...bytes.subarray(0, 4)) === "PAR1") return { records: await fromParquet(file) };
+  if (String.fromCharCode(...bytes.subarray(0, 4)) === "PAR1")
+    return { records: await fromParquet(file) };
   const text = textOf(bytes, file.name);
   return /^\s*[[{]/.test(text) ? fromJson(text, file.name) : { records: fromCsv(text, file.name) };
 }
@@ -115,11 +149,21 @@ function parsed(text) {
 }
 
 function viewsIn({ views }, name) {
-  const right = (view) => isObject(view) && typeof view.title === "string" && typeof view.address === "string" && view.address.startsWith("#");
+  const right = (view) =>
+    isObject(view) &&
+    typeof view.title === "string" &&
+    typeof view.address === "string" &&
+    view.address.startsWith("#");
   if (!Array.isArray(views) || views.length > 200 || !views.every(right)) {
-    throw new Error(`${name} says that it is a set of views, but it is damaged: it holds no list of up to 200 titles and addresses.`);
+    throw new Error(
+      `${name} says that it is a set of views, but it is damaged: it holds no list of up to 200 ` +
+        "titles and addresses.",
+    );
   }
-  return views.map(({ title, address }) => ({ title: title.slice(0, 200), address: address.slice(0, 40_000) }));
+  return views.map(({ title, address }) => ({
+    title: title.slice(0, 200),
+    address: address.slice(0, 40_000),
+  }));
 }
 
 // ---- CSV
@@ -131,10 +175,13 @@ function fromCsv(text, name) {
   const lines = cellsOf(content, mark, name);
   const header = lines.shift()?.map((cell) => cell.trim());
   if (!header?.length) return [];
-  return lines.map((cells) => Object.fromEntries(header.map((column, i) => [column, cells[i] ?? ""])));
+  return lines.map((cells) =>
+    Object.fromEntries(header.map((column, i) => [column, cells[i] ?? ""])),
+  );
 }
 
-const separator = (line) => [",", ";", "\t"].toSorted((a, b) => line.split(b).length - line.split(a).length)[0];
+const separator = (line) =>
+  [",", ";", "\t"].toSorted((a, b) => line.split(b).length - line.split(a).length)[0];
 
 function cellsOf(text, mark, name) {
   const lines = [];
@@ -167,54 +214,98 @@ function cellsOf(text, mark, name) {
 // ---- rows of a set
 
 function rowsOf(records, name) {
-  if (records.some((record) => !isObject(record))) throw new Error(`${name} holds something else than objects: give one for each text.`);
+  if (records.some((record) => !isObject(record)))
+    throw new Error(`${name} holds something else than objects: give one for each text.`);
   if (records[0]?.alti_bench !== undefined) return benchRows(records.slice(1), name);
-  if (records.every((record) => record.source?.texts && record.predictions)) return records.map(resultRow);
+  if (records.every((record) => record.source?.texts && record.predictions))
+    return records.map(resultRow);
   if (records.length && records.every(isListed)) return records.map(listedRow);
   const names = Object.keys(records[0] ?? {});
   const find = (known) => known.find((column) => names.includes(column));
-  const column = find(TEXTS) ?? names.find((each) => typeof records[0][each] === "string" && !LABELS.includes(each));
-  if (!column) throw new Error(`${name} has no column of texts: name one of them text (it has ${names.slice(0, 8).join(", ") || "none"}).`);
-  return records.map((record, number) => plainRow(record, number, { column, pair: find(PAIRS), label: find(LABELS) }, name));
+  const column =
+    find(TEXTS) ??
+    names.find((each) => typeof records[0][each] === "string" && !LABELS.includes(each));
+  if (!column)
+    throw new Error(
+      `${name} has no column of texts: name one of them text ` +
+        `(it has ${names.slice(0, 8).join(", ") || "none"}).`,
+    );
+  return records.map((record, number) =>
+    plainRow(record, number, { column, pair: find(PAIRS), label: find(LABELS) }, name),
+  );
 }
 
 function plainRow(record, number, { column, pair, label }, name) {
   const text = record[column];
-  if (typeof text !== "string") throw new Error(`${name}: ${column} of row ${number + 1} is not a text.`);
+  if (typeof text !== "string")
+    throw new Error(`${name}: ${column} of row ${number + 1} is not a text.`);
   const other = pair === undefined ? null : record[pair];
-  return { number, text, pair: typeof other === "string" && other ? other : null, label: labelOf(record[label]), prediction: null };
+  return {
+    number,
+    text,
+    pair: typeof other === "string" && other ? other : null,
+    label: labelOf(record[label]),
+    prediction: null,
+  };
 }
 
-const labelOf = (value) => (["string", "number", "boolean"].includes(typeof value) && value !== "" ? String(value) : null);
+const labelOf = (value) =>
+  ["string", "number", "boolean"].includes(typeof value) && value !== "" ? String(value) : null;
 const shareOf = (value) => (typeof value === "number" && value >= 0 && value <= 1 ? value : null);
 
 // What Attribution.to_dict() gave: of several predictions the first.
 function resultRow(result, number) {
   const [text, pair = null] = result.source.texts;
   const { label = null, index = null, probability = null } = result.predictions[0] ?? {};
-  if (typeof text !== "string") throw new Error("A result in this file has no text: was it written by alti?");
-  const prediction = label === null ? null : { label: String(label), index, probability: shareOf(probability) };
+  if (typeof text !== "string")
+    throw new Error("A result in this file has no text: was it written by alti?");
+  const prediction =
+    label === null ? null : { label: String(label), index, probability: shareOf(probability) };
   const answered = result.source.answer !== undefined && result.source.answer !== null;
-  return { number, text, pair: answered || typeof pair !== "string" ? null : pair, label: null, prediction };
+  return {
+    number,
+    text,
+    pair: answered || typeof pair !== "string" ? null : pair,
+    label: null,
+    prediction,
+  };
 }
 
 // A row of a folder that `alti explain --out` wrote, or of what `alti results --json` lists of it.
-const isListed = (record) => ["id", "text", "label", "target", "probability", "error"].every((name) => Object.hasOwn(record, name));
+const isListed = (record) =>
+  ["id", "text", "label", "target", "probability", "error"].every((name) =>
+    Object.hasOwn(record, name),
+  );
 
 function listedRow({ text, pair, label, target, probability }, number) {
   const index = Number.isInteger(target) ? target : null;
-  const prediction = typeof label === "string" ? { label, index, probability: shareOf(probability) } : null;
-  return { number, text: typeof text === "string" ? text : "", pair: typeof pair === "string" ? pair : null, label: null, prediction };
+  const prediction =
+    typeof label === "string" ? { label, index, probability: shareOf(probability) } : null;
+  return {
+    number,
+    text: typeof text === "string" ? text : "",
+    pair: typeof pair === "string" ? pair : null,
+    label: null,
+    prediction,
+  };
 }
 
 // Rows of `alti bench` hold numbers of texts, not the texts; a row for each method.
 function benchRows(records, name) {
   const rows = new Map();
   for (const { text, gold, target, probability, right } of records) {
-    if (!Number.isInteger(text)) throw new Error(`${name} is a benchmark with a row that names no text.`);
+    if (!Number.isInteger(text))
+      throw new Error(`${name} is a benchmark with a row that names no text.`);
     if (rows.has(text) || target === undefined) continue;
     const prediction = { label: null, index: target, probability: shareOf(probability) };
-    rows.set(text, { number: text, text: null, pair: null, label: labelOf(gold), prediction, right: right ?? null });
+    rows.set(text, {
+      number: text,
+      text: null,
+      pair: null,
+      label: labelOf(gold),
+      prediction,
+      right: right ?? null,
+    });
   }
   return [...rows.values()];
 }

@@ -65,7 +65,7 @@ function strongFrom(edges) {
   return largest ? Math.min(STRONG, RELATIVE * largest) : STRONG;
 }
 
-// The highest threshold, in per cent, that leaves some lines between tokens that lead to the picked.
+// The highest threshold, in per cent, that leaves some lines that lead to the picked tokens.
 export function suitable({ maps, names }, { places }) {
   const last = maps.length - 1;
   const passing = flows(maps, places, names.length, last);

@@ -51,24 +51,34 @@ function unpacked(sent) {
     const shares = new DataView(bytes.buffer);
     const size = shape[1] * shape[2];
     return largest.map((most, head) =>
-      Float64Array.from({ length: size }, (_, i) => (shares.getUint16(2 * (head * size + i), true) / 65535) * most),
+      Float64Array.from(
+        { length: size },
+        (_, i) => (shares.getUint16(2 * (head * size + i), true) / 65535) * most,
+      ),
     );
   };
   const columns = sent.attention.shape[2];
-  return { ...sent, columns, attention: maps(sent.attention), contributions: maps(sent.contributions) };
+  return {
+    ...sent,
+    columns,
+    attention: maps(sent.attention),
+    contributions: maps(sent.contributions),
+  };
 }
 
 function draw() {
   if (!shown || !at("heads").open) return;
   const { maps } = shown;
-  for (const radio of document.querySelectorAll("[name=of-head]")) radio.checked = radio.value === state.brings;
+  for (const radio of document.querySelectorAll("[name=of-head]"))
+    radio.checked = radio.value === state.brings;
   const head = Math.min(state.head ?? strongest(maps), maps.strengths.length - 1);
   const focused = document.activeElement?.dataset?.head;
   at("head-maps").replaceChildren(...maps.strengths.map((_, i) => small(i, i === head)));
   const scale = { largest: largestOf(maps), signed: false };
-  const ramp = maps.rows.length > 1 ? [legend(scale, { unit: `${unitOf()}, in every map; ${halfOf(scale)}` })] : [];
-  at("head-scale").replaceChildren(...ramp);
-  if (focused !== undefined) at("head-maps").querySelector(`[data-head="${focused}"]`)?.focus({ preventScroll: true });
+  const unit = `${unitOf()}, in every map; ${halfOf(scale)}`;
+  at("head-scale").replaceChildren(...(maps.rows.length > 1 ? [legend(scale, { unit })] : []));
+  if (focused !== undefined)
+    at("head-maps").querySelector(`[data-head="${focused}"]`)?.focus({ preventScroll: true });
   showText(head);
 }
 
@@ -79,8 +89,10 @@ function rowOf(head) {
   const { maps, places } = shown;
   const values = maps[state.brings][head];
   const rows = places.map((place) => maps.rows.indexOf(place)).filter((row) => row >= 0);
-  return Array.from({ length: maps.columns }, (_, i) =>
-    rows.reduce((sum, row) => sum + values[row * maps.columns + i], 0) / (rows.length || 1),
+  return Array.from(
+    { length: maps.columns },
+    (_, i) =>
+      rows.reduce((sum, row) => sum + values[row * maps.columns + i], 0) / (rows.length || 1),
   );
 }
 
@@ -98,7 +110,12 @@ function small(head, on) {
     draw();
   };
   const name = element("span", {}, element("b", { text: `head ${head + 1}` }), ` ${strength}`);
-  const button = element("button", { ...about, "aria-label": label, title: label, onclick: choose });
+  const button = element("button", {
+    ...about,
+    "aria-label": label,
+    title: label,
+    onclick: choose,
+  });
   if (maps.rows.length > 1) button.append(picture(head));
   button.append(name);
   return button;
@@ -113,10 +130,17 @@ const largestOf = (maps) =>
 // A pixel for each pair of tokens, in the colour of the button, on one scale for all heads.
 function picture(head) {
   const { maps, places } = shown;
-  const canvas = element("canvas", { width: maps.columns, height: maps.rows.length, "aria-hidden": "true" });
+  const canvas = element("canvas", {
+    width: maps.columns,
+    height: maps.rows.length,
+    "aria-hidden": "true",
+  });
   const values = maps[state.brings][head];
   const largest = largestOf(maps) || 1;
-  const colour = getComputedStyle(at("head-maps")).getPropertyValue("color").match(/\d+/g).map(Number);
+  const colour = getComputedStyle(at("head-maps"))
+    .getPropertyValue("color")
+    .match(/\d+/g)
+    .map(Number);
   const image = new ImageData(maps.columns, maps.rows.length);
   values.forEach((value, i) => {
     image.data.set([...colour.slice(0, 3), 255 * (value / largest) ** STEEP], 4 * i);
@@ -140,7 +164,9 @@ function showText(head) {
   const share = isAttention ? 1 : maps.shares[at_row][head];
   const what = isAttention ? "Where it looks from" : "What it brings to";
   const name = element("em", { dir: "auto", text: token });
-  const own = isAttention ? "" : `: ${share.toFixed(3)} of it; ${maps.residual[at_row].toFixed(3)} comes through no head`;
+  const own = isAttention
+    ? ""
+    : `: ${share.toFixed(3)} of it; ${maps.residual[at_row].toFixed(3)} comes through no head`;
   const which = `Head ${head + 1} of layer ${maps.layer + 1} of ${view.model}. ${what} `;
   at("head-by").replaceChildren(which, name, `${own}.`);
   const { texts, scale } = paragraphs(view, state.unit, row, { picked: places[0], pick: pickHere });

@@ -68,12 +68,21 @@ export async function showPicture(signal) {
 
 function draw(view) {
   const title = element("h2", { id: "pictured-title", text: `${view.label} ` });
-  title.append(element("small", { class: "faint", text: `p = ${percent(view.probability)} · ${view.model}` }));
-  const classes = view.classes.slice(0, SHOWN).map(({ label, probability }) => `${label}: ${percent(probability)}`);
+  title.append(
+    element("small", { class: "faint", text: `p = ${percent(view.probability)} · ${view.model}` }),
+  );
+  const classes = view.classes
+    .slice(0, SHOWN)
+    .map(({ label, probability }) => `${label}: ${percent(probability)}`);
   const seen = element("figure", { class: "patches" });
   seen.append(
     element("img", { src: view.seen, alt: "What the model saw" }),
-    element("figcaption", {}, "what the model saw", element("p", { class: "faint", text: classes.join(" · ") })),
+    element(
+      "figcaption",
+      {},
+      "what the model saw",
+      element("p", { class: "faint", text: classes.join(" · ") }),
+    ),
   );
   const figures = view.rows.map((row) => figure(view, row));
   at("pictured").replaceChildren(title, element("div", { class: "pictures" }, seen, ...figures));
@@ -82,13 +91,25 @@ function draw(view) {
 
 function figure(view, row) {
   const scores = row.scores.flat();
-  const scale = { largest: Math.max(...scores.map(Math.abs)), signed: scores.some((score) => score < 0) };
+  const scale = {
+    largest: Math.max(...scores.map(Math.abs)),
+    signed: scores.some((score) => score < 0),
+  };
   const best = strongest(row.scores).map(({ name, score }) => `${name}: ${number(score, scale)}`);
   const [rows, columns] = [row.scores.length, row.scores[0].length];
-  const about = `${row.method}: ${rows} by ${columns} patches; the strongest are ${best.join("; ")}`;
-  const caption = element("figcaption", {}, element("b", { text: row.method, title: method(row.method).what }));
+  const size = `${rows} by ${columns} patches`;
+  const about = `${row.method}: ${size}; the strongest are ${best.join("; ")}`;
+  const caption = element(
+    "figcaption",
+    {},
+    element("b", { text: row.method, title: method(row.method).what }),
+  );
   caption.append(
-    element("div", { class: "alti bare" }, legend(scale, { label: row.side, unit: row.unit, left: row.left })),
+    element(
+      "div",
+      { class: "alti bare" },
+      legend(scale, { label: row.side, unit: row.unit, left: row.left }),
+    ),
     element("p", { class: "faint", text: best.join(" · ") }),
   );
   return element("figure", { class: "patches" }, overlay(view, row.scores, scale, about), caption);
@@ -104,8 +125,16 @@ function overlay({ faded, size, colours, strongest: most }, scores, scale, about
     row.forEach((score, x) => {
       const patch = { x: x * across, y: y * down, width: across, height: down };
       const share = scale.largest ? Math.abs(score) / scale.largest : 0;
-      const rect = shape("rect", { ...patch, fill: colours[score < 0 ? 1 : 0], "fill-opacity": most * share });
-      rect.append(Object.assign(shape("title", {}), { textContent: `${place(y, x)}: ${number(score, scale)}` }));
+      const rect = shape("rect", {
+        ...patch,
+        fill: colours[score < 0 ? 1 : 0],
+        "fill-opacity": most * share,
+      });
+      rect.append(
+        Object.assign(shape("title", {}), {
+          textContent: `${place(y, x)}: ${number(score, scale)}`,
+        }),
+      );
       svg.append(rect);
     }),
   );

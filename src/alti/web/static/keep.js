@@ -21,7 +21,13 @@ const KINDS = [
   { name: "HTML", file: "alti.html", type: "text/html", format: "html" },
   { name: "LaTeX", file: "alti.tex", type: "text/x-tex", format: "latex" },
   { name: "JSON", file: "alti.json", type: "application/json", format: "json" },
-  { name: "JSON with maps", file: "alti-maps.json", type: "application/json", format: "json", maps: true },
+  {
+    name: "JSON with maps",
+    file: "alti-maps.json",
+    type: "application/json",
+    format: "json",
+    maps: true,
+  },
 ];
 
 // Whether there is something to draw: a drawer may be closed, or have nothing in it.

@@ -8,7 +8,8 @@ import { modelNamed } from "/state.js";
 
 const at = (id) => document.getElementById(id);
 const speaks = ({ view }) => ["causal", "masked"].includes(modelNamed(view.model)?.kind);
-const visible = (token) => (token.trim(" ") ? token : token.replaceAll(" ", "␣")).replaceAll("\n", "↵");
+const visible = (token) =>
+  (token.trim(" ") ? token : token.replaceAll(" ", "␣")).replaceAll("\n", "↵");
 
 export function wireLens() {
   drawer("lens", {
@@ -49,11 +50,10 @@ function draw(lens, layer, name) {
   );
   const focused = document.activeElement?.closest("#lens-table tr")?.dataset.layer;
   const rows = lens.own.map((_, i) => line(lens, i, i === layer));
-  at("lens-table").replaceChildren(
-    element("thead", {}, head),
-    element("tbody", {}, ...rows),
-  );
-  at("lens-table").querySelector(`[data-layer="${focused}"] button`)?.focus({ preventScroll: true });
+  at("lens-table").replaceChildren(element("thead", {}, head), element("tbody", {}, ...rows));
+  at("lens-table")
+    .querySelector(`[data-layer="${focused}"] button`)
+    ?.focus({ preventScroll: true });
 }
 
 function line(lens, layer, on) {
@@ -61,11 +61,24 @@ function line(lens, layer, on) {
     at("layer").value = layer + 1;
     at("layer").dispatchEvent(new Event("input"));
   };
-  const about = { type: "button", text: layer + 1, "aria-label": `layer ${layer + 1}`, onclick: choose };
+  const about = {
+    type: "button",
+    text: layer + 1,
+    "aria-label": `layer ${layer + 1}`,
+    onclick: choose,
+  };
   const own = element("td", { class: "number", text: chance(lens.own[layer]) });
-  const tokens = lens.tokens[layer].map((token, i) => cell(token, lens.probabilities[layer][i], lens.ids[layer][i] === lens.ids.at(-1)[0]));
+  const tokens = lens.tokens[layer].map((token, i) =>
+    cell(token, lens.probabilities[layer][i], lens.ids[layer][i] === lens.ids.at(-1)[0]),
+  );
   const row = { "data-layer": layer, class: on ? "on" : null, "aria-current": on ? "true" : null };
-  return element("tr", row, element("th", { scope: "row" }, element("button", about)), own, ...tokens);
+  return element(
+    "tr",
+    row,
+    element("th", { scope: "row" }, element("button", about)),
+    own,
+    ...tokens,
+  );
 }
 
 function cell(token, probability, final) {

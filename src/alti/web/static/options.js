@@ -5,7 +5,13 @@ import { allow, method, state } from "/state.js";
 
 const at = (id) => document.getElementById(id);
 
-export const settingsOf = (spec) => Object.fromEntries(spec.split(":").slice(1).map((part) => part.split("=")));
+export const settingsOf = (spec) =>
+  Object.fromEntries(
+    spec
+      .split(":")
+      .slice(1)
+      .map((part) => part.split("=")),
+  );
 
 // Show a group of fields for each method; `changed` is called after a value was taken.
 export function showOptions(changed) {
@@ -13,7 +19,9 @@ export function showOptions(changed) {
   at("options").hidden = !groups.length;
   const count = state.methods.reduce((sum, spec) => sum + Object.keys(settingsOf(spec)).length, 0);
   at("options-chosen").textContent = count ? `${count} changed` : "as they are";
-  at("options").querySelector(".panel").replaceChildren(...groups);
+  at("options")
+    .querySelector(".panel")
+    .replaceChildren(...groups);
 }
 
 function group(spec, i, changed) {
@@ -25,7 +33,9 @@ function group(spec, i, changed) {
   const parts = [title, ...fields];
   if (Object.keys(given).length) {
     const reset = () => set(i, name, {}, changed, null);
-    parts.push(element("button", { type: "button", class: "plain", text: `Reset ${name}`, onclick: reset }));
+    parts.push(
+      element("button", { type: "button", class: "plain", text: `Reset ${name}`, onclick: reset }),
+    );
   }
   return element("fieldset", { class: "settings" }, ...parts);
 }
@@ -46,7 +56,14 @@ function field(option, given, i, changed) {
   });
   const help = element("small", { id: `${id}-help`, text: option.help });
   input.setAttribute("aria-describedby", `${id}-help ${id}-wrong`);
-  return element("div", { class: "setting" }, element("label", { for: id, text: option.name }), input, help, problem);
+  return element(
+    "div",
+    { class: "setting" },
+    element("label", { for: id, text: option.name }),
+    input,
+    help,
+    problem,
+  );
 }
 
 function menu(option, id, value) {
@@ -59,7 +76,14 @@ function menu(option, id, value) {
 function box(option, id, value) {
   if (option.kind === "text") return element("input", { id, type: "text", value });
   const step = option.kind === "integer" ? 1 : "any";
-  return element("input", { id, type: "number", value, step, min: option.lowest, max: option.highest });
+  return element("input", {
+    id,
+    type: "number",
+    value,
+    step,
+    min: option.lowest,
+    max: option.highest,
+  });
 }
 
 // What is wrong with a value, in one sentence; empty if nothing is.

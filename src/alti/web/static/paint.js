@@ -120,14 +120,16 @@ function moveWithArrows(texts) {
   });
 }
 
-// The ends of the scale, what its numbers are of, and what `left` is not on the text: [name, score, meaning].
+// The ends of the scale, what its numbers are of, and what `left` is not on the text: for each
+// its name, score and meaning.
 export function legend(scale, { label = "", unit = "", left = [] } = {}) {
   const least = 0.0005 * (scale.largest || 1);
   const more = left
     .filter(([, score]) => Math.abs(score) >= least)
     .map(([name, score, title]) => ({ text: `${name} ${number(score, scale)}`, title }))
     .map(({ text, title }) => element("span", { class: "alti-rest", text, title: title || null }));
-  const named = scale.signed && label ? unit.replace(` of ${label}`, "").replace(` on ${label}`, "") : unit; // the ramp has it
+  const bare = unit.replace(` of ${label}`, "").replace(` on ${label}`, "");
+  const named = scale.signed && label ? bare : unit; // the ramp has the label
   if (named) more.unshift(element("span", { class: "alti-unit", text: named }));
   if (!scale.largest) return element("p", { class: "alti-legend" }, "every score is 0", ...more);
   const high = number(scale.largest, scale);

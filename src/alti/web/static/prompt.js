@@ -118,6 +118,13 @@ export const answerFields = () => ({
   by: asked.by,
 });
 
+// What is asked, in a line: the last message of a chat, the question about documents.
+export function promptShown() {
+  const { form, text, messages, question } = asked;
+  if (form === "chat") return messages.at(-1).content;
+  return form === "documents" ? question : text;
+}
+
 export function promptIsEmpty() {
   const { form, text, messages, documents, question } = asked;
   if (form === "chat") return !messages.some(({ content }) => content.trim());
@@ -139,7 +146,8 @@ export function showPrompt(changed) {
   at("answer-rival").value = asked.rival ?? "";
   at("rivalry").hidden = asked.rival === null;
   at("versus").setAttribute("aria-pressed", String(asked.rival !== null));
-  at("versus").textContent = asked.rival === null ? "Compare with another answer" : "Stop comparing";
+  at("versus").textContent =
+    asked.rival === null ? "Compare with another answer" : "Stop comparing";
   at("new").max = model().written;
   at("new").value = asked.new;
   showChoices();

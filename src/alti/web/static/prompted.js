@@ -5,8 +5,15 @@ import { classOf, element, legend, number, readAs, unknownMark } from "/paint.js
 
 const RANKED = 10; // pieces in the list
 const AGAINST = 3; // of those that speak against it
+const REST = 120; // milliseconds without a change, after which names and numbers follow the colours
 
-const scored = ({ pieces }) => pieces.filter(({ score, special }) => score !== undefined && !special);
+let shown = null; // { view, scale }: what the prompt is coloured by
+let made = new Map(); // the node of each piece that is on the page; those of a closed fold are not
+let sections = null; // of a long prompt: its folds
+let naming = null;
+
+const scored = ({ pieces }) =>
+  pieces.filter(({ score, special }) => score !== undefined && !special);
 
 export function scaleOfPieces(view) {
   const sizes = scored(view).map(({ score }) => Math.abs(score));
@@ -14,55 +21,52 @@ export function scaleOfPieces(view) {
 }
 
 // The prompt; a piece that is clicked is told to whoever listens. A long one is folded.
-export function promptText(view, scale, below) {
-  const nodeOf = (i) => pieceNode(view.pieces[i], i, scale);
-  const nodes = (first, end) =>
-    Array.from({ length: end - first }, (_, n) => nodeOf(first + n));
-  if (isLong(view)) {
-    const { node, nodes: sections, order } = folds(view, scale, nodes);
-    opened = (i) => {
-      const at = order.findIndex(({ first, end }) => i >= first && i < end);
-      if (at < 0) return;
-      sections[at].open = true;
-      sections[at].fill();
-    };
-    return around(node, strip(view, scale, reveal), below);
-  }
-  opened = () => {};
+export function promptText(view) {
+  const scale = scaleOfPieces(view);
+  shown = { view, scale };
+  made = new Map();
+  sections = isLong(view) ? folds(view, nodesOf) : null;
   const text = element("p", { class: "alti-text prompted", dir: "auto", lang: "" });
-  text.append(...nodes(0, view.pieces.length));
-  return around(text, null, below);
-}
-
-let opened = () => {}; // opens the section that a piece is in
-let ownLegend = null;
-
-function around(node, before, below) {
-  ownLegend = below;
+  if (!sections) text.append(...nodesOf(0, view.pieces.length));
+  const words = element("div", { class: "alti-words" }, sections?.node ?? text, ramp());
   const box = element("div", { class: "alti bare", id: "prompted" });
-  box.append(...(before ? [before] : []), element("div", { class: "alti-words" }, node, below));
+  box.append(...(sections ? [strip(view, scale, reveal)] : []), words);
   pickable(box);
   return box;
 }
 
-// Colour the prompt by a layer: a map from the first characters of its pieces to shares; null: by
-// the scores of the method. What is said of the colours changes with them.
-export function repaint(view, scale, row, layer) {
-  const seen = row ? { ...view, signed: false, pieces: view.pieces.map((piece) => shareOf(piece, row)) } : view;
-  const shown = row ? scaleOfPieces(seen) : scale;
-  for (const node of document.querySelectorAll("#prompted [data-piece]")) {
-    const piece = seen.pieces[node.dataset.piece];
-    const about = aboutOf(piece, shown);
-    for (const [name, value] of Object.entries(about)) node.setAttribute(name, value);
-    if (!piece.special) node.className = classOf(piece.score, shown.largest);
-  }
-  document.querySelector("#prompted .overview")?.replaceWith(strip(seen, shown, reveal));
-  const unit = `shares of 1, after layer ${layer}, as alti sees it`;
-  document.querySelector("#prompted .alti-legend").replaceWith(row ? legend(shown, { unit }) : ownLegend);
-}
+const nodesOf = (first, end) => Array.from({ length: end - first }, (_, n) => pieceNode(first + n));
 
-const shareOf = (piece, row) =>
-  piece.score === undefined ? piece : { ...piece, score: row.get(piece.start) ?? 0 };
+const ramp = () => {
+  const { view, scale } = shown;
+  return legend(scale, { label: view.side, unit: view.unit, left: leftOf(view) });
+};
+
+const leftOf = ({ left, so_far }) =>
+  so_far
+    ? [
+        ...left,
+        ["the answer so far", so_far, "What earlier tokens of the answer give to later ones."],
+      ]
+    : left;
+
+// Colour the same prompt by other scores: what is seen follows at once, names soon after.
+export function repaint(view) {
+  const scale = scaleOfPieces(view);
+  shown = { view, scale };
+  for (const [i, node] of made) {
+    const { score, special } = view.pieces[i];
+    if (!special) node.className = classOf(score, scale.largest);
+  }
+  if (sections) {
+    sections.show(view);
+    document.querySelector("#prompted .overview").replaceWith(strip(view, scale, reveal));
+  }
+  document.querySelector("#prompted .alti-legend").replaceWith(ramp());
+  document.querySelector("#ranking").replaceWith(rankedList(view));
+  clearTimeout(naming);
+  naming = setTimeout(() => made.forEach((node, i) => named(node, i)), REST);
+}
 
 // One tab stop; the arrow keys move from piece to piece, and one that is chosen is told.
 function pickable(box) {
@@ -100,34 +104,43 @@ function pickable(box) {
 
 const nameOf = ({ name, text }) => (name && text.length > 40 ? name : text || name);
 
-// What is said of a piece and its score.
-function aboutOf(piece, scale) {
-  const shown = number(piece.score, scale);
-  const side = scale.signed && piece.score ? (piece.score < 0 ? " against" : " for") : "";
-  const name = `${nameOf(piece)}${readAs(piece)}`;
-  return { "aria-label": `${name}, ${shown}${side}`, title: `${name}: ${shown}${side}`, "data-score": shown };
-}
-
-function pieceNode(piece, i, scale) {
+function pieceNode(i) {
+  const { view, scale } = shown;
+  const piece = view.pieces[i];
   if (piece.score === undefined) {
-    return piece.text.trim() ? element("span", { class: "unscored", text: piece.text }) : piece.text;
+    return piece.text.trim()
+      ? element("span", { class: "unscored", text: piece.text })
+      : piece.text;
   }
-  const classes = [piece.special ? "alti-special" : classOf(piece.score, scale.largest)];
   const node = element("span", {
-    class: classes.filter(Boolean).join(" ") || null,
+    class: piece.special ? "alti-special" : classOf(piece.score, scale.largest) || null,
     role: "button",
     tabindex: "-1",
     "aria-pressed": "false",
-    ...aboutOf(piece, scale),
     "data-piece": i,
     text: piece.text || piece.name,
   });
   node.append(...unknownMark(piece));
+  named(node, i);
+  made.set(i, node);
   return node;
 }
 
+// What is said of a piece: to a screen reader, and beside the pointer.
+function named(node, i) {
+  const { view, scale } = shown;
+  const piece = view.pieces[i];
+  const share = number(piece.score, scale);
+  const side = scale.signed && piece.score ? (piece.score < 0 ? " against" : " for") : "";
+  const name = `${nameOf(piece)}${readAs(piece)}`;
+  node.ariaLabel = `${name}, ${share}${side}`;
+  node.title = `${name}: ${share}${side}`;
+  node.dataset.score = share;
+}
+
 // The pieces with the highest scores, and those that speak most against the answer.
-export function rankedList(view, scale) {
+export function rankedList(view) {
+  const scale = scaleOfPieces(view);
   const order = view.pieces
     .map((piece, i) => ({ ...piece, i }))
     .filter(({ score, special }) => score !== undefined && !special)
@@ -135,10 +148,12 @@ export function rankedList(view, scale) {
   const best = order.filter(({ score }) => score > 0).slice(0, RANKED);
   const worst = order.filter(({ score }) => score < 0).slice(-AGAINST);
   const lines = [...best, ...worst].map((piece) => line(piece, scale));
-  const about = { class: "ranked", id: "ranked", "aria-label": "What it rests on most" };
-  const title = element("h3", { text: "What it rests on most" });
-  if (view.unit) title.append(element("small", { class: "faint", text: `, in ${view.unit}` }));
-  return element("div", {}, title, element("ol", about, ...lines));
+  const text = view.heading ?? "What it rests on most";
+  const about = { class: "ranked", id: "ranked", "aria-label": text };
+  const title = element("h3", { text });
+  const unit = element("small", { class: "faint", text: `, in ${view.unit}` });
+  if (view.unit && !view.heading) title.append(unit);
+  return element("div", { id: "ranking" }, title, element("ol", about, ...lines));
 }
 
 function line(piece, scale) {
@@ -147,17 +162,28 @@ function line(piece, scale) {
   full.style.width = `${(100 * Math.abs(piece.score)) / (scale.largest || 1)}%`;
   const shown = number(piece.score, scale);
   const label = `Show ${text.slice(0, 80)} in the prompt, ${shown}`;
-  const about = { type: "button", class: "name", "aria-label": label, onclick: () => reveal(piece.i) };
+  const about = {
+    type: "button",
+    class: "name",
+    "aria-label": label,
+    onclick: () => reveal(piece.i),
+  };
   const name = element("button", { ...about }, element("span", { dir: "auto", text }));
   const kind = piece.name && piece.text ? [element("small", { text: piece.name })] : [];
   name.append(...unknownMark(piece), ...kind);
-  return element("li", {}, name, element("span", { class: "bar" }, full), element("span", { class: "share", text: shown }));
+  return element(
+    "li",
+    {},
+    name,
+    element("span", { class: "bar" }, full),
+    element("span", { class: "share", text: shown }),
+  );
 }
 
 // Bring a piece of the prompt into view, and show where it is for a moment.
 export function reveal(i) {
-  opened(i);
-  const node = document.querySelector(`#prompted [data-piece="${i}"]`);
+  sections?.open(i);
+  const node = made.get(i);
   if (!node) return;
   node.scrollIntoView({ block: "center", behavior: "instant" });
   node.classList.add("found");

@@ -27,9 +27,24 @@ const shown = (value) => String(Number(value.toPrecision(2))).replace("-", "−"
 
 export function scatter(dots, { x, y, title }) {
   const viewBox = `0 0 ${WIDTH} ${HEIGHT}`;
-  const svg = drawn("svg", { viewBox, width: WIDTH, height: HEIGHT, class: "scatter", role: "img", "aria-label": title });
-  const across = scaleOf(dots.map((dot) => dot.x), EDGE.left, WIDTH - EDGE.right);
-  const up = scaleOf(dots.map((dot) => dot.y), HEIGHT - EDGE.bottom, EDGE.top);
+  const svg = drawn("svg", {
+    viewBox,
+    width: WIDTH,
+    height: HEIGHT,
+    class: "scatter",
+    role: "img",
+    "aria-label": title,
+  });
+  const across = scaleOf(
+    dots.map((dot) => dot.x),
+    EDGE.left,
+    WIDTH - EDGE.right,
+  );
+  const up = scaleOf(
+    dots.map((dot) => dot.y),
+    HEIGHT - EDGE.bottom,
+    EDGE.top,
+  );
   axes(svg, across, up, x, y);
   const strongest = [...dots].sort((a, b) => Math.abs(b.y) - Math.abs(a.y)).slice(0, NAMED);
   const taken = [];
@@ -43,7 +58,12 @@ export function scatter(dots, { x, y, title }) {
 }
 
 function axes(svg, across, up, x, y) {
-  const [left, right, top, bottom] = [EDGE.left, WIDTH - EDGE.right, EDGE.top, HEIGHT - EDGE.bottom];
+  const [left, right, top, bottom] = [
+    EDGE.left,
+    WIDTH - EDGE.right,
+    EDGE.top,
+    HEIGHT - EDGE.bottom,
+  ];
   const line = (x1, y1, x2, y2) => drawn("line", { x1, y1, x2, y2, class: "axis" }, svg);
   line(left, up.place(0), right, up.place(0));
   line(across.place(0), top, across.place(0), bottom);
@@ -54,7 +74,11 @@ function axes(svg, across, up, x, y) {
   text([left - 6, top + 8], { "text-anchor": "end" }, shown(up.high));
   text([(left + right) / 2, HEIGHT - 8], { "text-anchor": "middle", class: "axis-name" }, x);
   const turned = `rotate(-90 10 ${(top + bottom) / 2})`;
-  text([10, (top + bottom) / 2], { "text-anchor": "middle", class: "axis-name", transform: turned }, y);
+  text(
+    [10, (top + bottom) / 2],
+    { "text-anchor": "middle", class: "axis-name", transform: turned },
+    y,
+  );
 }
 
 // A name beside its dot, unless another one is there.
@@ -64,7 +88,22 @@ function nameOf(svg, name, cx, cy, taken) {
   const wide = 7 * [...text].length;
   const leftwards = cx + wide > WIDTH - 10;
   const x = leftwards ? cx - 8 - wide : cx + 8;
-  if (taken.some((other) => Math.abs(other.y - cy) < 13 && x < other.x + other.wide && other.x < x + wide)) return;
+  if (
+    taken.some(
+      (other) => Math.abs(other.y - cy) < 13 && x < other.x + other.wide && other.x < x + wide,
+    )
+  )
+    return;
   taken.push({ x, y: cy, wide });
-  drawn("text", { x: leftwards ? cx - 8 : cx + 8, y: cy + 4, "text-anchor": leftwards ? "end" : "start", class: "dot-name" }, svg, text);
+  drawn(
+    "text",
+    {
+      x: leftwards ? cx - 8 : cx + 8,
+      y: cy + 4,
+      "text-anchor": leftwards ? "end" : "start",
+      class: "dot-name",
+    },
+    svg,
+    text,
+  );
 }

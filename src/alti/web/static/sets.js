@@ -65,12 +65,18 @@ async function open(given, toast) {
     const found = await openedAll(files);
     at("sets").open = true;
     if (found.kind === "views") {
-      addViews(found.views);
-      toast(`${found.views.length} views opened.`);
+      toast(addViews(found.views));
       return;
     }
     running?.abort();
-    Object.assign(set, { rows: joined(found.rows), name: nameOfFiles(files), row: null, page: 0, find: "", which: "all" });
+    Object.assign(set, {
+      rows: joined(found.rows),
+      name: nameOfFiles(files),
+      row: null,
+      page: 0,
+      find: "",
+      which: "all",
+    });
     at("set-find").value = "";
     at("set-which").value = "all";
     show();
@@ -79,7 +85,8 @@ async function open(given, toast) {
   }
 }
 
-const nameOfFiles = ([first, ...others]) => (others.length ? `${first.name} and ${others.length} more` : first.name);
+const nameOfFiles = ([first, ...others]) =>
+  others.length ? `${first.name} and ${others.length} more` : first.name;
 
 // A benchmark holds no texts and a data file no predictions: opened one after the other they meet.
 function joined(rows) {
@@ -94,17 +101,25 @@ function joined(rows) {
   if (bare(rows) === bare(set.rows) || !set.rows.length) return rows;
   const [texts, numbers] = bare(rows) ? [set.rows, rows] : [rows, set.rows];
   const known = new Map(numbers.map((row) => [row.number, row]));
-  const fits = ({ number, label }) => number < texts.length && [null, label].includes(texts[number].label);
+  const fits = ({ number, label }) =>
+    number < texts.length && [null, label].includes(texts[number].label);
   if (!numbers.every(fits)) return rows; // of other data
   return texts.map((row) => {
-    const { prediction = row.prediction, right = null, label = row.label } = known.get(row.number) ?? {};
+    const {
+      prediction = row.prediction,
+      right = null,
+      label = row.label,
+    } = known.get(row.number) ?? {};
     return { ...row, prediction, right, label: row.label ?? label };
   });
 }
 
 // ---- what the table shows
 
-const nameOf = (prediction) => prediction?.label ?? model().labels[prediction?.index] ?? (prediction ? `class ${prediction.index}` : "");
+const nameOf = (prediction) =>
+  prediction?.label ??
+  model().labels[prediction?.index] ??
+  (prediction ? `class ${prediction.index}` : "");
 const lower = (text) => String(text).trim().toLowerCase();
 
 // Whether a prediction is the label, by name or by number; null where one of them is missing.
@@ -119,13 +134,27 @@ const sure = ({ prediction }) => prediction?.probability ?? 0;
 
 function listed() {
   const find = set.find.trim().toLowerCase();
-  const wanted = { all: () => true, wrong: (row) => isRight(row) === false, right: (row) => isRight(row) === true, open: (row) => !row.prediction };
+  const wanted = {
+    all: () => true,
+    wrong: (row) => isRight(row) === false,
+    right: (row) => isRight(row) === true,
+    open: (row) => !row.prediction,
+  };
   const rows = set.rows.filter(
-    (row) => wanted[set.which](row) && (!find || [row.text ?? "", row.pair ?? "", row.label ?? "", nameOf(row.prediction)].some((text) => text.toLowerCase().includes(find))),
+    (row) =>
+      wanted[set.which](row) &&
+      (!find ||
+        [row.text ?? "", row.pair ?? "", row.label ?? "", nameOf(row.prediction)].some((text) =>
+          text.toLowerCase().includes(find),
+        )),
   );
   if (set.order === "file") return rows;
   // the surest errors first, then what is not known, then the least sure of what is right
-  return rows.toSorted((a, b) => rank(a) - rank(b) || (rank(a) === 0 ? sure(b) - sure(a) : rank(a) === 2 ? sure(a) - sure(b) : a.number - b.number));
+  return rows.toSorted(
+    (a, b) =>
+      rank(a) - rank(b) ||
+      (rank(a) === 0 ? sure(b) - sure(a) : rank(a) === 2 ? sure(a) - sure(b) : a.number - b.number),
+  );
 }
 
 function change(changes) {
@@ -147,11 +176,15 @@ export function show() {
   const shown = rows.slice(SHOWN * set.page, SHOWN * (set.page + 1));
   const focused = document.activeElement?.closest("#set-rows tr")?.dataset.row;
   at("set-rows").replaceChildren(...shown.map(line));
-  if (focused) at("set-rows").querySelector(`[data-row="${focused}"] button`)?.focus({ preventScroll: true });
+  if (focused)
+    at("set-rows").querySelector(`[data-row="${focused}"] button`)?.focus({ preventScroll: true });
   const predicted = set.rows.filter(({ prediction }) => prediction);
   const known = predicted.length;
   const wrong = set.rows.filter((row) => isRight(row) === false).length;
-  const parts = [`${set.name}: ${rows.length} of ${set.rows.length} rows`, `${known} predicted${makers(predicted)}`];
+  const parts = [
+    `${set.name}: ${rows.length} of ${set.rows.length} rows`,
+    `${known} predicted${makers(predicted)}`,
+  ];
   if (set.rows.some(({ label }) => label !== null)) parts.push(`${wrong} wrong`);
   at("set-by").textContent = `${parts.join(", ")}.`;
   const textless = set.rows.some(({ text }) => text === null);
@@ -168,26 +201,54 @@ function makers(predicted) {
 }
 
 function showPages(pages) {
-  const numbers = [...new Set([0, set.page - 1, set.page, set.page + 1, pages - 1])].filter((page) => page >= 0 && page < pages);
+  const numbers = [...new Set([0, set.page - 1, set.page, set.page + 1, pages - 1])].filter(
+    (page) => page >= 0 && page < pages,
+  );
   const button = (page) =>
-    element("button", { type: "button", "data-page": page, text: page + 1, "aria-label": `Page ${page + 1} of ${pages}`, "aria-current": page === set.page ? "page" : null });
+    element("button", {
+      type: "button",
+      "data-page": page,
+      text: page + 1,
+      "aria-label": `Page ${page + 1} of ${pages}`,
+      "aria-current": page === set.page ? "page" : null,
+    });
   at("set-pages").replaceChildren(...(pages > 1 ? numbers.map(button) : []));
 }
 
 function line(row) {
   const on = row === set.row;
-  const text = row.text === null ? `row ${row.number + 1}` : row.text.length > CUT ? `${row.text.slice(0, CUT - 1)}…` : row.text || "(empty)";
-  const about = { type: "button", text, dir: "auto", disabled: !row.text?.trim(), onclick: () => choose(row) };
+  const text =
+    row.text === null
+      ? `row ${row.number + 1}`
+      : row.text.length > CUT
+        ? `${row.text.slice(0, CUT - 1)}…`
+        : row.text || "(empty)";
+  const about = {
+    type: "button",
+    text,
+    dir: "auto",
+    disabled: !row.text?.trim(),
+    onclick: () => choose(row),
+  };
   const right = isRight(row);
   const verdict = right === null ? "" : right ? "right" : "wrong";
   const cell = (content, name) => element("td", { "data-name": name, text: content, dir: "auto" });
   return element(
     "tr",
-    { "data-row": row.number, class: [on ? "on" : "", verdict].filter(Boolean).join(" ") || null, "aria-current": on ? "true" : null },
+    {
+      "data-row": row.number,
+      class: [on ? "on" : "", verdict].filter(Boolean).join(" ") || null,
+      "aria-current": on ? "true" : null,
+    },
     element("th", { scope: "row" }, element("button", about)),
     cell(row.label ?? "", "label"),
     cell(nameOf(row.prediction), "prediction"),
-    cell(row.prediction?.probability == null ? "" : `${(100 * row.prediction.probability).toFixed(1)} %`, "confidence"),
+    cell(
+      row.prediction?.probability == null
+        ? ""
+        : `${(100 * row.prediction.probability).toFixed(1)} %`,
+      "confidence",
+    ),
     cell(verdict, "verdict"),
   );
 }
@@ -196,7 +257,16 @@ function line(row) {
 
 function choose(row) {
   set.row = row;
-  Object.assign(state, { ask: "next", text: row.text, pair: row.pair, other: null, place: null, position: null, target: null, against: null });
+  Object.assign(state, {
+    ask: "next",
+    text: row.text,
+    pair: row.pair,
+    other: null,
+    place: null,
+    position: null,
+    target: null,
+    against: null,
+  });
   allow();
   const rows = listed();
   set.page = Math.max(0, Math.floor(rows.indexOf(row) / SHOWN));
@@ -215,9 +285,21 @@ function step(by) {
 function learn(views) {
   const view = views[0];
   if (!set.row || !view || state.text !== set.row.text || view.model !== state.model) return;
-  const best = view.classes[0] ?? { label: view.label, index: view.target, probability: view.probability };
+  const best = view.classes[0] ?? {
+    label: view.label,
+    index: view.target,
+    probability: view.probability,
+  };
   if (best.label === null) return;
-  Object.assign(set.row, { prediction: { label: best.label, index: best.index, probability: best.probability, by: view.model }, right: null });
+  Object.assign(set.row, {
+    prediction: {
+      label: best.label,
+      index: best.index,
+      probability: best.probability,
+      by: view.model,
+    },
+    right: null,
+  });
   show();
 }
 
@@ -254,14 +336,26 @@ async function predictAll() {
 
 async function predict(row, signal) {
   const by = state.model;
-  const response = await ask("/api/predict", { model: by, text: row.text, text_pair: row.pair }, signal);
+  const response = await ask(
+    "/api/predict",
+    { model: by, text: row.text, text_pair: row.pair },
+    signal,
+  );
   const { label, index, probability } = await response.json();
   Object.assign(row, { prediction: { label, index, probability, by }, right: null });
 }
 
 function save(toast) {
   const head = ["number", "text", "text_pair", "label", "prediction", "confidence", "right"];
-  const rows = listed().map((row) => [row.number + 1, row.text, row.pair, row.label, nameOf(row.prediction), row.prediction?.probability, isRight(row)]);
+  const rows = listed().map((row) => [
+    row.number + 1,
+    row.text,
+    row.pair,
+    row.label,
+    nameOf(row.prediction),
+    row.prediction?.probability,
+    isRight(row),
+  ]);
   const type = "text/csv";
   download({ file: "alti-set.csv" }, new Blob([csv([head, ...rows])], { type }));
   toast("alti-set.csv saved.");

@@ -129,14 +129,17 @@ export function recall() {
 
 // What a link asks for and the model or the server has not; the page shows something else instead.
 function notShown({ target, methods, versus, other }) {
-  const names = methods.filter((spec) => !state.methods.includes(spec)).map((spec) => spec.slice(0, 40));
+  const unknown = methods.filter((spec) => !state.methods.includes(spec));
+  const names = unknown.map((spec) => spec.slice(0, 40));
+  const lost = versus !== null && other === null && state.versus === null;
   const parts = [
     target !== null && state.target === null ? `the class ${target}` : "",
     names.length ? `the method ${names.join(", ")}` : "",
-    versus !== null && other === null && state.versus === null ? `the model ${versus.slice(0, 40)} beside it` : "",
+    lost ? `the model ${versus.slice(0, 40)} beside it` : "",
   ].filter(Boolean);
   if (link.missing !== null || !parts.length) return "";
-  return `The link asks for ${parts.join(", ")}, which is not here: the page shows what there is of ${state.model}.`;
+  const instead = `the page shows what there is of ${state.model}.`;
+  return `The link asks for ${parts.join(", ")}, which is not here: ${instead}`;
 }
 
 // A method from a link, with its numbers capped at what a link may set.
@@ -177,7 +180,9 @@ export function fit(keepsText) {
 // The models that can be set beside the one that is shown: of the same kind of head.
 export function rivalModels() {
   const { name: own, kind } = model();
-  return catalogue.models.filter(({ name, kind: other }) => name !== own && other === kind).map(({ name }) => name);
+  return catalogue.models
+    .filter(({ name, kind: other }) => name !== own && other === kind)
+    .map(({ name }) => name);
 }
 
 export function toggle(name, on) {

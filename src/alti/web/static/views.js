@@ -3,6 +3,7 @@
 import { VIEWS } from "/files.js";
 import { download } from "/keep.js";
 import { element } from "/paint.js";
+import { asked, methodOf, promptShown } from "/prompt.js";
 import { address, state } from "/state.js";
 
 const MOST = 200;
@@ -27,16 +28,31 @@ export function wireViewSet({ toast }) {
   show();
 }
 
+// Adds what there is room for, and says so.
 export function addViews(more) {
-  views.push(...more.slice(0, MOST - views.length));
+  const added = more.slice(0, MOST - views.length);
+  views.push(...added);
   show();
+  const all = added.length === more.length;
+  return all
+    ? `${added.length} views opened.`
+    : `${added.length} of ${more.length} views opened: a set holds up to ${MOST}.`;
 }
 
+const short = (text) => {
+  const line = text.trim().split(/\s+/).join(" ");
+  return line.length > 60 ? `${line.slice(0, 59)}…` : line;
+};
+
 function titleOf() {
-  const text = state.text.trim().split(/\s+/).join(" ");
-  const cut = text.length > 60 ? `${text.slice(0, 59)}…` : text;
+  if (state.ask === "answer") {
+    const answer = short(asked.answer) || "no answer yet";
+    return `${short(promptShown())} → ${answer} · ${methodOf()} · ${state.model}`;
+  }
+  const cut = short(state.text);
   const layer = state.layer === null ? "" : `, layer ${state.layer + 1}`;
-  return `${cut} · ${state.methods.join(", ")} · ${state.versus ? `${state.model} and ${state.versus}` : state.model}${layer}`;
+  const models = state.versus ? `${state.model} and ${state.versus}` : state.model;
+  return `${cut} · ${state.methods.join(", ")} · ${models}${layer}`;
 }
 
 function show() {
@@ -57,7 +73,19 @@ function line(view, i) {
   return element(
     "li",
     {},
-    element("button", { type: "button", class: "plain", dir: "auto", text: view.title || `view ${i + 1}`, onclick: open }),
-    element("button", { type: "button", class: "round", "aria-label": `Remove ${view.title}`, text: "×", onclick: remove }),
+    element("button", {
+      type: "button",
+      class: "plain",
+      dir: "auto",
+      text: view.title || `view ${i + 1}`,
+      onclick: open,
+    }),
+    element("button", {
+      type: "button",
+      class: "round",
+      "aria-label": `Remove ${view.title}`,
+      text: "×",
+      onclick: remove,
+    }),
   );
 }

@@ -36,7 +36,8 @@ function say({ state, position, done, total }) {
   const layers = done ? ` ${done} steps are done.` : "";
   const parts = total ? ` ${done} of ${total} parts are done.` : layers;
   const texts = {
-    waiting: position === 1 ? "One request is before yours." : `${position} requests are before yours.`,
+    waiting:
+      position === 1 ? "One request is before yours." : `${position} requests are before yours.`,
     loading: "The model is being loaded again; your request keeps its place.",
     working: `Computing.${parts}`,
   };
@@ -51,7 +52,10 @@ function say({ state, position, done, total }) {
 
 export const showNothing = () => (at("waiting").hidden = true);
 
-export function showCancelled(why = "Cancelled: this text is not explained.", again = "Explain it") {
+export function showCancelled(
+  why = "Cancelled: this text is not explained.",
+  again = "Explain it",
+) {
   at("waiting").hidden = false;
   at("waiting-why").textContent = why;
   at("waiting-bar").hidden = true;

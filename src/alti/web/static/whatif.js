@@ -11,7 +11,13 @@ import { newTicket, showNothing, watch } from "/waiting.js";
 const TINY = 0.0005; // smaller probabilities are shown as logarithms
 const KEPT = 8; // tries that stay on the card
 const MANY = 60; // words in the text of two rows; of more, the plot is enough
-const NAMES = { word: "word", sentence: "sentence", line: "line", document: "document", message: "message" };
+const NAMES = {
+  word: "word",
+  sentence: "sentence",
+  line: "line",
+  document: "document",
+  message: "message",
+};
 
 const at = (id) => document.getElementById(id);
 let about = null; // { question, place, name, by, units }
@@ -60,8 +66,11 @@ function draw() {
     : ["What if a word were not there?"];
   at("whatif-title").replaceChildren(...title);
   const word = NAMES[unit];
-  at("whatif-by").textContent = `${about.method} predicts, ${about.question.model ?? state.model} answers.`;
-  at("whatif-how").textContent = place ? "" : `Click a ${NAMES[units[0]]} in the text above, or measure all of them.`;
+  at("whatif-by").textContent =
+    `${about.method} predicts, ${about.question.model ?? state.model} answers.`;
+  at("whatif-how").textContent = place
+    ? ""
+    : `Click a ${NAMES[units[0]]} in the text above, or measure all of them.`;
   at("whatif-how").hidden = Boolean(place);
   at("without").disabled = at("try").disabled = at("instead").disabled = !place;
   at("without").textContent = `Without the ${word}`;
@@ -96,9 +105,10 @@ const named = ({ names, unknown }, i) => (unknown?.[i] ? `${names[i]} ${unknown[
 
 function tryNode(found) {
   const { before, after, instead, predicted, method, unit: of, label } = found;
-  const { text, change } = changeOf(before, after[0]);
   const name = named(found, 0);
-  const what = instead === undefined ? `without “${name}”` : `“${instead}” instead of “${name}”`;
+  const { text, change } = changeOf(before, after[0]);
+  const other = `“${instead}” instead of “${name}”`;
+  const what = instead === undefined ? `without “${name}”` : other;
   const said = predicted
     ? `${method} predicted ${signed(predicted[0], 3)} (${of})`
     : "no method predicts this";
@@ -106,7 +116,12 @@ function tryNode(found) {
     "li",
     {},
     element("span", { class: "what", dir: "auto", text: what }),
-    element("span", { class: "chances" }, element("b", { text }), element("span", { text: ` for ${short(label)}` })),
+    element(
+      "span",
+      { class: "chances" },
+      element("b", { text }),
+      element("span", { text: ` for ${short(label)}` }),
+    ),
     element("b", { class: after[0] < before ? "change less" : "change", text: change }),
     element("span", { class: "faint", text: said }),
   );
@@ -117,49 +132,81 @@ function tryNode(found) {
 function measuredNodes(found) {
   const { names, predicted, method, correlation, before, label, unit: of } = found;
   const falls = fallsOf(found);
-  const rho = correlation === null ? "has no order to compare" : `ρ = ${correlation.toFixed(2)}`.replace("-", "−");
+  const rho =
+    correlation === null
+      ? "has no order to compare"
+      : `ρ = ${correlation.toFixed(2)}`.replace("-", "−");
   const many = `${names.length} ${NAMES[found.by]}${names.length > 1 ? "s" : ""}`;
   const title = element("h3", {}, `Predicted and measured: rank correlation ${rho}`);
-  const why = `${many}, for ${short(label)}. ${method} predicts in ${of || "numbers of its own"}, measured is ${falls.what}: compare the order, not the numbers.`;
+  const why =
+    `${many}, for ${short(label)}. ${method} predicts in ${of || "numbers of its own"}, ` +
+    `measured is ${falls.what}: compare the order, not the numbers.`;
   const plot = scatter(
     names.map((_, i) => ({ name: named(found, i), x: predicted[i], y: falls.values[i] })),
-    { x: `predicted by ${method}`, y: falls.what, title: `Predicted against measured, rank correlation ${rho}` },
+    {
+      x: `predicted by ${method}`,
+      y: falls.what,
+      title: `Predicted against measured, rank correlation ${rho}`,
+    },
   );
   const rows = names.length <= MANY ? [rowsNode(found, falls)] : [];
-  const side = element("div", { class: "beside" }, plot, element("div", {}, ...rows, tableNode(found, falls, before)));
+  const side = element(
+    "div",
+    { class: "beside" },
+    plot,
+    element("div", {}, ...rows, tableNode(found, falls, before)),
+  );
   return [title, element("p", { class: "faint", text: why }), side];
 }
 
 // What is measured: the fall of the probability in points, of a tiny one that of its logarithm.
 function fallsOf({ before, after, fall }) {
-  if (before < TINY) return { values: fall, what: "the fall of log p", unit: "of log p", digits: 2 };
+  if (before < TINY) {
+    return { values: fall, what: "the fall of log p", unit: "of log p", digits: 2 };
+  }
   const values = after.map((p) => 100 * (before - p));
-  return { values, what: "the fall of the probability, in points", unit: "points", digits: 1 };
+  const largest = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+  const digits = largest >= 10 ? 1 : largest >= 1 ? 2 : 3;
+  return { values, what: "the fall of the probability, in points", unit: "points", digits };
 }
 
-function rowsNode({ names, unknown, places, predicted, label, unit: of }, { values, unit: fallen }) {
-  const follows = (i) => places[i + 1]?.[0] === places[i][0] && places[i + 1][1] === places[i][2];
+function rowsNode(found, { values, unit: fallen }) {
+  const { names, unknown, places, predicted, label, unit: of } = found;
+  const follows = (i) =>
+    places[i + 1]?.[0] === places[i][0] && places[i + 1][1] === places[i][2];
   const row = (name, scores, unit) => {
     const largest = scores.reduce((most, score) => Math.max(most, Math.abs(score)), 0);
     const scale = { largest, signed: scores.some((score) => score < 0) };
     const spans = names.flatMap((word, i) => {
       const shown = number(scores[i], scale);
       const piece = { unknown: unknown[i] };
-      const about = { class: classOf(scores[i], largest) || null, title: `${word}${readAs(piece)}: ${shown}` };
-      return [element("span", { ...about, text: word }, ...unknownMark(piece)), follows(i) ? "" : " "];
+      const title = `${word}${readAs(piece)}: ${shown}`;
+      const about = { class: classOf(scores[i], largest) || null, title, text: word };
+      return [element("span", about, ...unknownMark(piece)), follows(i) ? "" : " "];
     });
     const text = element("p", { class: "alti-text", dir: "auto", lang: "" }, ...spans);
-    const view = element("div", { class: "alti-view" }, text, legend(scale, { label: short(label), unit }));
-    return element("div", { class: "alti-row" }, element("h4", { class: "alti-name", text: name }), view);
+    const scaled = legend(scale, { label: short(label), unit });
+    return element(
+      "div",
+      { class: "alti-row" },
+      element("h4", { class: "alti-name", text: name }),
+      element("div", { class: "alti-view" }, text, scaled),
+    );
   };
   const rows = [row("predicted", predicted, of), row("measured", values, fallen)];
   return element("div", { class: "alti bare" }, ...rows);
 }
 
 function tableNode(found, { values, digits, what }, before) {
-  const cell = (text, tag = "td") => element(tag, { text });
-  const head = element("tr", {}, ...["", "predicted", `measured: ${what}`, "probability"].map((text) => element("th", { scope: "col", text })));
   const { names, predicted, after } = found;
+  const cell = (text, tag = "td") => element(tag, { text });
+  const head = element(
+    "tr",
+    {},
+    ...["", "predicted", `measured: ${what}`, "probability"].map((text) =>
+      element("th", { scope: "col", text }),
+    ),
+  );
   const order = names.map((_, i) => i).sort((a, b) => values[b] - values[a]);
   const lines = order.map((i) =>
     element(
@@ -171,8 +218,14 @@ function tableNode(found, { values, digits, what }, before) {
       cell(changeOf(before, after[i]).text),
     ),
   );
-  const table = element("table", { class: "numbers" }, element("thead", {}, head), element("tbody", {}, ...lines));
-  const scroll = element("div", { class: "scroll" }, table);
+  const table = element(
+    "table",
+    { class: "numbers" },
+    element("thead", {}, head),
+    element("tbody", {}, ...lines),
+  );
+  const about = { class: "scroll", tabindex: 0, role: "region", "aria-label": "All numbers" };
+  const scroll = element("div", about, table);
   return element("details", {}, element("summary", { text: "All numbers" }), scroll);
 }
 
@@ -190,7 +243,14 @@ async function request(more) {
   say("");
   const ticket = newTicket();
   const over = watch(ticket);
-  const question = { model: state.model, ...about.question, method: about.method, by: unit, ...more, ticket };
+  const question = {
+    model: state.model,
+    ...about.question,
+    method: about.method,
+    by: unit,
+    ...more,
+    ticket,
+  };
   try {
     const response = await ask("/api/whatif", question, controller.signal);
     const found = await response.json();
