@@ -444,8 +444,12 @@ def test_an_answer_leaves_as_a_picture(blank):
     lines = f"{TOKENS}.filter(t => t.textContent.trim()).length"
     assert svg.count('height="3"') >= 2 * blank.run(lines)  # the lines of the probabilities
     blank.run("document.querySelector('#keep').open = true")
-    blank.click("[aria-label='Copy as JSON with maps']")  # the chosen method may draw none
-    blank.wait("/copied|draws no maps/.test(document.querySelector('#toast').textContent)")
+    answering(blank, form="chat", messages=CHAT, answer="It is better", method="alti")
+    blank.click("#keep summary")
+    blank.click("[aria-label='Copy as JSON with maps']")
+    blank.wait("document.querySelector('#toast').textContent === 'JSON with maps copied.'")
+    (found,) = json.loads(blank.run("navigator.clipboard.readText()"))
+    assert len(found["layers"]) == 3
 
 
 def test_an_answer_leaves_as_html_latex_and_json(blank, model):

@@ -281,3 +281,17 @@ def test_alignments_are_the_library_s(client, tmp_path):
     assert "does not translate" in refused.json()["error"]
     refused = client.post("/api/alignment", json={"model": "tiny-t5", "text": "a"})
     assert "An answer is a text or token ids" in refused.json()["error"]
+
+
+def test_an_answer_leaves_as_json_with_maps(client, model, monkeypatch):
+    asked_for = {"text": "The plot is", "answer": " thin", "format": "json", "maps": True}
+    (found,) = asked(client, "answer_export", **asked_for, method="alti", by="word")
+    wanted = model.explain("The plot is", answer=" thin", method="alti", total=True, layers=True)
+    assert alti.Attribution.from_dict(found).layers is not None
+    assert alti.Attribution.from_dict(found) == wanted
+    refused = {"model": "tiny-chat", **asked_for, "by": "word"}
+    answer = client.post("/api/answer_export", json={**refused, "method": "absence"})
+    assert answer.status_code == 400
+    assert "Absence draws no maps: choose alti" in answer.json()["error"]
+    plain = asked(client, "answer_export", **{**asked_for, "maps": False}, method="alti", by="word")
+    assert alti.Attribution.from_dict(plain[0]).layers is None

@@ -10,6 +10,7 @@ import pytest
 from pages import BROWSED, READY, TEXT, high_contrast
 
 pytestmark = BROWSED
+QUICK = ("test_nothing_is_outside_of_its_card", "test_each_check_sees_what_is_wrong")
 ARABIC = "فيلم رائع، لكن."
 DOCUMENTS = {"form": "documents", "question": "Is it funny?", "by": "sentence"}
 LINES = ("The plot is funny. ", "It is a film. ", "The acting is better. ")

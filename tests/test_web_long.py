@@ -18,7 +18,7 @@ import tiny
 from pages import BROWSED, file, text
 
 pytestmark = pytest.mark.xdist_group("web")  # one server for all
-browsed = BROWSED[0]
+browsed = BROWSED
 LINES = ["The plot is funny. ", "It is a film. ", "The acting is better. "]
 PROMPT = "".join(LINES[i % 3] for i in range(300)).strip()
 SHORT = {"form": "text", "text": "The plot is funny. It is a film.", "answer": " It is better"}
