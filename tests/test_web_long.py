@@ -17,7 +17,6 @@ from test_web_answer_page import DONE
 import tiny
 from pages import BROWSED, file, text
 
-pytestmark = pytest.mark.xdist_group("web")  # one server for all
 browsed = BROWSED
 LINES = ["The plot is funny. ", "It is a film. ", "The acting is better. "]
 PROMPT = "".join(LINES[i % 3] for i in range(300)).strip()

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import io
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from alti.model.rules import (
 )
 from alti.model.stored import (
     dtype_name,
+    fields_of,
     prediction_of,
     require_fields,
     shown,
@@ -171,7 +171,7 @@ def _texts(fields: Fields) -> dict[str, Any]:
         "format": FORMAT,
         "kind": "image",
         "dtype": dtype_name(fields["scores"].dtype),
-        "prediction": without_defaults(asdict(fields["prediction"])),
+        "prediction": without_defaults(fields_of(fields["prediction"])),
         **{name: fields[name] for name in ("method", "model", "options", "extra")},
     }
 
