@@ -513,31 +513,38 @@ def test_what_is_drawn_of_a_source_depends_on_no_later_one():
 
 
 @pytest.mark.parametrize("total", [False, True])
-def test_the_surrogate_by_hand(total):
+@pytest.mark.parametrize("name", ["consensus", "linear"])
+def test_the_surrogate_by_hand(name, total):
     model, inputs, target = causal(lengths=(12,))
     inputs = grouped(inputs)
     asked = replace(target, total=total)
-    found = alti.methods.run("surrogate", model, inputs, asked, ablations=6, seed=2).tokens[0]
+    options = {"ablations": 6, "seed": 2, "prior": name}
+    found = alti.methods.run("surrogate", model, inputs, asked, **options).tokens[0]
     kept = torch.cat([_design(4, 6, 2), torch.ones(1, 4, dtype=torch.bool)])
     removed = torch.stack([~row[inputs.groups[0]] & (inputs.groups[0] >= 0) for row in kept])
     values = values_one_by_one(model, inputs, target, 0, removed, "log_prob")
     values = values.sum(1, keepdim=True) if total else values
-    scores = alti.methods.run("linear", model, inputs, asked, of="log_prob").tokens[0]
+    of = {"of": "log_prob"} if name == "linear" else {}
+    scores = alti.methods.run(name, model, inputs, asked, **of).tokens[0]
+    if name == "linear":  # scores of tokens
+        members = [scores[:, inputs.groups[0] == group].sum(-1) for group in range(4)]
+        scores = torch.stack(members, -1)
     for k, own in enumerate(values.T):
         seen = 4 if total or k == 2 else 3
-        prior = [scores[k, inputs.groups[0] == group].sum() for group in range(seen)]
-        expected = surrogate_by_hand(kept[:, :seen].double(), own, torch.stack(prior))
+        expected = surrogate_by_hand(kept[:, :seen].double(), own, scores[k, :seen])
         torch.testing.assert_close(found[k, :seen], expected, rtol=1e-8, atol=1e-10)
         assert (found[k, seen:] == 0).all()
 
 
-def test_what_a_surrogate_costs():
+@pytest.mark.parametrize(("prior", "passes"), [("linear", 1), ("consensus", 2)])
+def test_what_a_surrogate_costs(prior, passes):
     model, inputs, target = causal(lengths=(12,))
-    alti.methods.run("surrogate", model, inputs, target)
     read = []
     model.transformer.wte.register_forward_hook(lambda _, __, x: read.append(len(x)))
-    surrogates.surrogate(model, inputs, target, ablations=12)
-    assert sum(read) <= 1 + 1 + 12  # the linear view, a start that is shared, the ablations
+    alti.methods.run("surrogate", model, inputs, target, prior=prior)  # with the proofs
+    read.clear()
+    surrogates.surrogate(model, inputs, target, ablations=9, prior=prior)
+    assert sum(read) <= passes + 1 + 9  # the prior, a start that is shared, the ablations
 
 
 # Progress

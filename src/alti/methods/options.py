@@ -53,6 +53,7 @@ ABOUT: dict[str, About] = {
     "baseline": About("What the empty text is made of."),
     "removal": About("How a token is taken away: left out, or masked."),
     "ablations": About("How many random parts of the text the model is asked about.", 1),
+    "prior": About("The method whose scores the fit starts from."),
     "keep": About("The share of the text that each random part has.", 0.01, 0.99),
     "alpha": About("How strongly small weights are drawn to 0.", 0.000001, 10),
 }

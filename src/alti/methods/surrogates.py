@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from alti._errors import LoadError, UsageError
 from alti.methods.ablation import values_without
+from alti.methods.consensus import consensus
 from alti.methods.linear import Of as LinearOf
 from alti.methods.linear import linear
 from alti.methods.logits import Of, explained, require_finite, target_logits
@@ -90,31 +91,44 @@ def surrogate(
     inputs: Inputs,
     target: Target,
     *,
-    ablations: int = 12,
+    ablations: int = 9,
+    prior: Literal["consensus", "linear"] = "consensus",
     seed: int = 0,
     of: LinearOf = "log_prob",
 ) -> Scores:
-    """Surrogate: a linear model fitted to few ablations, starting from one backward pass.
+    """Surrogate: a linear model fitted to few ablations, starting from a method that needs none.
 
-    The scores of `linear`, added up by token or group, are scaled to what the model says of the
-    text and of `ablations` random halves of it; a ridge regression explains what they leave, and
-    is freer where they are large.
+    The scores of `prior` are scaled to what the model says of the text and of `ablations` random
+    halves of it; a ridge regression explains what they leave, and is freer where they are large.
     """
     _require(ablations=ablations)
-    prior = linear(model, inputs, _splittable(inputs, target), of=of)
-    target = _asked(prior.output, inputs, target)
-    whole = target.joined(explained(prior.output, target, network(model).config, of)).detach()
+    guess = _guessed(model, inputs, _splittable(inputs, target), prior, of)
+    target = _asked(guess.output, inputs, target)
+    whole = target.joined(explained(guess.output, target, network(model).config, of)).detach()
     scores = whole.new_zeros(*whole.shape, inputs.source_count)
     for part in _parts(inputs, target):
         kept = _design(len(part.live), ablations, seed).to(whole.device)
         halves = part.values(model, kept, of)
         values = torch.cat([halves, whole[part.row, part.span][None]])  # [n + 1, K]
         kept = torch.cat([kept, torch.ones_like(kept[:1])])
-        start = part.added(prior.tokens[part.row, part.span])  # [K, s]
+        start = guess.tokens[part.row, part.span][:, part.live]  # [K, s]
         for k, seen in enumerate(part.seen):
             fitted = _fitted(kept[:, seen].double(), values[:, k].double(), start[k, seen].double())
             scores[part.row, part.span.start + k, part.live[seen]] = fitted.to(scores)
-    return Scores(scores, output=prior.output)
+    return Scores(scores, output=guess.output)
+
+
+def _guessed(model: nn.Module, inputs: Inputs, target: Target, prior: str, of: LinearOf) -> Scores:
+    """What a method without ablations says of each source: [B, K, S]."""
+    if prior == "consensus":
+        return consensus(model, inputs, target)
+    scores = linear(model, inputs, target, of=of)
+    count = inputs.source_count
+    by_source = [
+        _added(tokens, sources, count)
+        for tokens, sources in zip(scores.tokens, inputs.sources, strict=True)
+    ]
+    return replace(scores, tokens=torch.stack(by_source))
 
 
 def _require(ablations: int, keep: float = 0.5, alpha: float = 1.0) -> None:
@@ -148,10 +162,6 @@ class _Part:
         removed = ~every[:, self.sources]
         values = values_without(model, self.inputs, self.target, self.row, removed, of)
         return self.target.changed(lambda x: x[self.row : self.row + 1]).joined(values)
-
-    def added(self, tokens: Tensor) -> Tensor:
-        """Numbers of tokens [K, T] added up by source: [K, s]."""
-        return _added(tokens, self.sources, self.inputs.source_count)[:, self.live]
 
     @property
     def summed(self) -> int:
