@@ -225,3 +225,13 @@ def test_the_page_s_files_are_short(path):
     assert len(lines) <= 400
     for name in re.findall(r'from "/(.+?)"', "\n".join(lines)):
         assert (path.parent / name).is_file()
+
+
+def test_the_reference_has_every_public_name_once():
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^::: alti\.(\w+)$", page, re.M) + re.findall(r"`alti\.([A-Z]{2,})`", page)
+    assert sorted(shown) == sorted(alti.__all__)
+    directives = re.findall(r"^::: (.+)$", page, re.M)
+    assert len(directives) == len(set(directives))
+    headings = re.findall(r"^## .+$", page, re.M)
+    assert len(headings) == len(set(headings))
