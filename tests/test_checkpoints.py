@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 import alti
 from alti.methods import METHODS
 from alti.model import checkpoints
+from alti.read.quantised import require_gradients, said_in_one_sentence
 
 import tiny
 
@@ -301,6 +302,60 @@ def test_layers_with_rounded_weights_are_read_through_themselves():
     assert max(alti.check(model, tiny.inputs(model))) < 1e-5
     for method in METHODS_TRIED:
         alti.explain(model, tiny.tokenizer(), TEXT, method=method)
+
+
+class WithoutAutograd(WeightOnly):
+    """Kernels for inference are not seen by autograd."""
+
+    __module__ = "bitsandbytes.nn"
+
+    def forward(self, x):
+        return super().forward(x.detach()).detach()
+
+
+@pytest.mark.parametrize("method", ["linear", "absence", "dimming", "gradient"])
+def test_gradients_that_would_go_around_a_quantised_layer(method):
+    model = swapped(WithoutAutograd)
+    alti.explain(model, tiny.tokenizer(), TEXT)
+    why = r"WithoutAutograd layers pass no gradients on here \(they answer without autograd\)"
+    with pytest.raises(alti.UnsupportedModelError, match=why):
+        alti.explain(model, tiny.tokenizer(), TEXT, method=method)
+    hooks = [hook for part in model.modules() for hook in part._forward_hooks.values()]
+    assert require_gradients not in hooks
+
+
+def test_gradients_that_torch_alone_says_are_missing():
+    """torch answers with zeros and a warning where an operator has no gradient."""
+    with torch.library._scoped_library("alti_test", "FRAGMENT") as library:
+        library.define("twice(Tensor x) -> Tensor")
+        library.impl("twice", lambda x: x * 2, "CPU")
+
+        class Packed(WeightOnly):
+            __module__ = "bitsandbytes.nn"
+
+            def forward(self, x):
+                return torch.ops.alti_test.twice(super().forward(x)) / 2
+
+        model = swapped(Packed)
+        alti.explain(model, tiny.tokenizer(), TEXT)
+        why = r"Packed layers pass no gradients on here \(.*an autograd kernel was not registered"
+        with pytest.raises(alti.UnsupportedModelError, match=why):
+            alti.explain(model, tiny.tokenizer(), TEXT, method="absence")
+
+
+def test_quantised_layers_that_do_not_add_up_are_named():
+    class Eight(Rounding):
+        __module__ = "bitsandbytes.nn"
+
+    model = swapped(Eight)
+    why = "this model has Eight layers, whose rounding leaves its parts too far"
+    with (
+        pytest.raises(alti.UnsupportedModelError, match=why),
+        said_in_one_sentence(model, "alti"),
+    ):
+        raise alti.DecompositionError("block 3: its entry in alti.FAMILIES")
+    with pytest.raises(alti.DecompositionError), said_in_one_sentence(swapped(Rounding), "alti"):
+        raise alti.DecompositionError("block 3: its entry in alti.FAMILIES")
 
 
 @needs["bitsandbytes"]

@@ -128,6 +128,7 @@ def test_hooks_and_heavy_libraries_have_one_place():
         "read.by_layer",
         "read.events",
         "read.lens",
+        "read.quantised",
         "experiments.cost",
     }
     assert uses(r"AttentionInterface\.register") == {"read.attention_hook"}

@@ -16,6 +16,7 @@ from alti.read.events import entering
 from alti.read.exactness import require_same, untouched
 from alti.read.linear_view import completeness, require_complete
 from alti.read.modules import decodes, evaluating, family_of, network
+from alti.read.quantised import require_gradients
 from alti.read.walk import check
 
 TOKENS = 16  # of a text that a model's structure is proved on
@@ -39,7 +40,7 @@ def _state(model: nn.Module) -> Hashable:
     """What a proof depends on: attention, dtype, the family's entry, and all hooks.
 
     Hooks of the whole model are left out: they see what comes in and goes out. So are those that
-    transformers adds once to read hidden states.
+    transformers adds once to read hidden states, and ours that only look.
     """
     inner = network(model)
     parts = (module for module in inner.modules() if module is not inner)
@@ -47,7 +48,8 @@ def _state(model: nn.Module) -> Hashable:
         number
         for part in parts
         for number, hook in (*part._forward_hooks.items(), *part._forward_pre_hooks.items())
-        if not getattr(hook, "__module__", "").startswith("transformers.")
+        if hook is not require_gradients
+        and not getattr(hook, "__module__", "").startswith("transformers.")
     ]
     everywhere = (*_global_forward_hooks, *_global_forward_pre_hooks)
     settings = inner.config._attn_implementation, inner.dtype, family_of(inner)

@@ -2,8 +2,7 @@
 
 import inspect
 import json
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
@@ -12,12 +11,12 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints, overload
 import torch
 from torch import Tensor, nn
 
-from alti._errors import UnsupportedModelError, UsageError
+from alti._errors import UsageError
 from alti.methods.options import Option, option_of
 from alti.methods.proofs import prove_output, prove_structure
 from alti.methods.types import Inputs, Scores, Target
+from alti.read.quantised import said_in_one_sentence
 
-QUANTISERS = ("bitsandbytes", "torchao", "optimum", "gptqmodel", "awq", "hqq")
 Function = Callable[..., Scores]  # (model, inputs, target, *, options) -> Scores
 
 
@@ -169,9 +168,9 @@ def call(
     plain = torch.autocast(inputs.mask.device.type, enabled=False)
     with torch.inference_mode(False), torch.enable_grad(), plain:  # whatever the caller is in
         inputs, target = inputs.cloned(), target.cloned()
-        if chosen.reads_model:
-            prove_structure(model, inputs.tensors, inputs.mask)
-        with sentence_on_quantised(model, chosen.name):
+        with said_in_one_sentence(model, chosen.name):
+            if chosen.reads_model:
+                prove_structure(model, inputs.tensors, inputs.mask)
             scores = chosen(model, inputs, target, **kept, **options)
         if scores.tokens.dim() != 3:
             raise UsageError(
@@ -187,26 +186,6 @@ def _asked(output: Any, inputs: Inputs, target: Target) -> dict[str, Tensor]:
     logits = getattr(output, "logits", None)
     narrow = logits is not None and target.has_kept(logits)
     return inputs.asking(target) if narrow else inputs.tensors
-
-
-@contextmanager
-def sentence_on_quantised(model: nn.Module, name: str) -> Iterator[None]:
-    """What torch says about gradients of quantised layers becomes one sentence."""
-    try:
-        yield
-    except RuntimeError as error:
-        layer = next((m for m in model.modules() if _is_quantised(m)), None)
-        if layer is None or isinstance(error, torch.OutOfMemoryError):
-            raise
-        reason = str(error).partition("\n")[0]
-        raise UnsupportedModelError(
-            f"{name} cannot be computed: {type(layer).__name__} layers pass no gradients on here "
-            f"({reason}); use alti or occlusion, or the model not quantised"
-        ) from error
-
-
-def _is_quantised(module: nn.Module) -> bool:
-    return type(module).__module__.partition(".")[0] in QUANTISERS
 
 
 def _together(chosen: Method, scores: Scores, target: Target) -> Scores:

@@ -91,8 +91,8 @@ def surrogate(
     inputs: Inputs,
     target: Target,
     *,
-    ablations: int = 9,
-    prior: Literal["consensus", "linear"] = "consensus",
+    ablations: int = 12,
+    prior: Literal["consensus", "linear"] = "linear",
     seed: int = 0,
     of: LinearOf = "log_prob",
 ) -> Scores:

@@ -1,0 +1,64 @@
+"""Models with quantised layers: what cannot be computed with them is said in one sentence."""
+
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from alti._errors import DecompositionError, UnsupportedModelError
+
+NO_GRADIENTS = ".*an autograd kernel was not registered"  # a warning of torch's
+LIBRARIES = ("bitsandbytes", "torchao", "optimum", "gptqmodel", "awq", "hqq")
+
+
+def is_quantised(module: nn.Module) -> bool:
+    return type(module).__module__.partition(".")[0] in LIBRARIES
+
+
+@contextmanager
+def said_in_one_sentence(model: nn.Module, name: str) -> Iterator[None]:
+    """Say of a method that fails on quantised layers that they are why.
+
+    Some of them answer without autograd: gradients that went around them would be wrong.
+    """
+    layers = [module for module in model.modules() if is_quantised(module)]
+    if not layers:
+        yield
+        return
+    hooks = [layer.register_forward_hook(require_gradients) for layer in layers]
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", NO_GRADIENTS)
+            yield
+    except DecompositionError as error:
+        raise UnsupportedModelError(
+            f"this model has {_kind(layers)} layers, whose rounding leaves its parts too far from "
+            "what it computes: explain the model not quantised"
+        ) from error
+    except (RuntimeError, UserWarning) as error:
+        ours = isinstance(error, RuntimeError) or re.match(NO_GRADIENTS, str(error))
+        if isinstance(error, torch.OutOfMemoryError) or not ours:
+            raise
+        reason = str(error).partition("\n")[0].partition(". ")[0]
+        raise UnsupportedModelError(
+            f"{name} cannot be computed: {_kind(layers)} layers pass no gradients on here "
+            f"({reason}); use alti or occlusion, or the model not quantised"
+        ) from error
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def require_gradients(layer: nn.Module, given: tuple[Any, ...], output: Any) -> None:
+    """A hook: raise where a layer was given a tensor with a history and its output has none."""
+    traced = any(isinstance(x, Tensor) and x.requires_grad for x in given)
+    if traced and torch.is_grad_enabled() and not output.requires_grad:
+        raise RuntimeError("they answer without autograd")
+
+
+def _kind(layers: list[nn.Module]) -> str:
+    return type(layers[0]).__name__
