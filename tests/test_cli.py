@@ -8,9 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer.main
+from typer.core import TyperOption
 
 import alti
+from alti.cli import app
 from alti.cli.models import _compared, _complete
+from alti.cli.panels import ANSWER, FEW, OF_COMMANDS, PANELS
 from alti.families import REFUSED
 
 import tiny
@@ -703,3 +707,23 @@ def test_files_that_are_written_do_not_control_the_terminal(run, folder, tmp_pat
         assert (code, err.count("\n")) == (0, 1)
         assert not CONTROLS.search(err)
         assert f"a{SHOWN}" in err
+
+
+def test_options_stand_in_panels():
+    commands = typer.main.get_command(app).commands
+    known = {param.name for command in commands.values() for param in command.params}
+    named = {
+        name
+        for table in (PANELS, *OF_COMMANDS.values())
+        for names in table.values()
+        for name in names
+    }
+    assert named <= known
+    for command in commands.values():
+        options = [param for param in command.params if isinstance(param, TyperOption)]
+        shown = [option.rich_help_panel for option in options]
+        assert shown == sorted(shown, key=shown.index)  # each panel once
+        assert all(shown.count(panel) > 1 for panel in shown if panel is not None)
+        assert len(options) <= FEW or shown.count(None) <= FEW
+    where = {option.name: option.rich_help_panel for option in commands["explain"].params[1:]}
+    assert (where["model"], where["answer"]) == (None, ANSWER)

@@ -12,6 +12,7 @@ from alti import AltiError, UsageError, __version__
 from alti._characters import note
 from alti.cli import alignments, lists, many, models, runs, texts
 from alti.cli.console import silence
+from alti.cli.panels import InPanels
 
 app = typer.Typer(
     help="Show how a Transformer mixes its input and which tokens a prediction rests on.",
@@ -33,7 +34,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (  # in the order of the help
     lists.metrics,
 )
 for command in COMMANDS:
-    app.command()(command)
+    app.command(cls=InPanels)(command)
 
 
 def main() -> None:
