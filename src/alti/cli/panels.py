@@ -40,6 +40,7 @@ OF_COMMANDS: dict[str, dict[str, tuple[str, ...]]] = {  # where a name means som
         SOURCES: ("group", "generate", "subsets", "distractors", "near"),
         "": ("out",),
     },
+    "results": {"": ("first",)},
     "train": {
         TRAINING: ("epochs", "batch", "rate", "tokens", "seed", "saves"),
         "A new translation model": ("layers", "width", "vocabulary"),
