@@ -302,7 +302,11 @@ def test_lists(run):
     _, out, _ = run("methods", "--json")
     rows = [json.loads(line) for line in out.splitlines()]
     assert {row["method"] for row in rows} == set(alti.METHODS)
-    assert rows[0]["options"] == {"p": 1, "kernel": "auto"}
+    by_name = {row["method"]: row for row in rows}
+    assert by_name["alti"]["options"] == {"p": 1, "kernel": "auto"}
+    assert by_name["alti"]["explains"] == "how tokens mix"
+    assert by_name["occlusion"]["explains"] == "a class, many passes"
+    assert (rows[0]["explains"], rows[-1]["method"]) == ("a class", "random")
     _, out, _ = run("methods")
     assert "attention_rollout" in out
 

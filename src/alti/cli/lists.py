@@ -1,6 +1,7 @@
 """Commands that list what there is."""
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -8,6 +9,9 @@ from alti import FAMILIES, Family
 from alti.cli.console import table
 from alti.cli.shared import Json
 from alti.families import REFUSED
+
+if TYPE_CHECKING:
+    from alti.methods import Method
 
 Refused = Annotated[bool, typer.Option("--refused", help="Those that cannot be read, and why.")]
 
@@ -34,8 +38,21 @@ def methods(as_json: Json = False) -> None:
     """List the attribution methods and their options."""
     from alti.methods import METHODS
 
-    entries = [(name, method.options, method.summary) for name, method in METHODS.items()]
-    _list("method", entries, as_json)
+    ordered = sorted(METHODS.values(), key=_place)
+    entries = [(method.name, method.options, method.summary) for method in ordered]
+    _list("method", entries, as_json, about=[_about(method) for method in ordered])
+
+
+def _place(method: "Method") -> tuple[bool, ...]:
+    """Those for a class first, of them those that run the model few times; chance last."""
+    return not method.reads_model, not method.class_specific, method.many_passes
+
+
+def _about(method: "Method") -> dict[str, Any]:
+    if not method.reads_model:
+        return {"explains": "nothing"}
+    explains = "a class" if method.class_specific else "how tokens mix"
+    return {"explains": f"{explains}, many passes" if method.many_passes else explains}
 
 
 def metrics(as_json: Json = False) -> None:
@@ -45,10 +62,17 @@ def metrics(as_json: Json = False) -> None:
     _list("metric", list(metrics_of()), as_json)
 
 
-def _list(kind: str, entries: list[tuple[str, dict[str, Any], str]], as_json: bool) -> None:
-    """Print a table of names, options and summaries."""
+def _list(
+    kind: str,
+    entries: list[tuple[str, dict[str, Any], str]],
+    as_json: bool,
+    *,
+    about: Sequence[dict[str, Any]] | None = None,
+) -> None:
+    """Print a table of names, options and summaries, with other columns between."""
     rows = []
-    for name, options, summary in entries:
+    for (name, options, summary), more in zip(entries, about or [{}] * len(entries), strict=True):
         text = " ".join(f"{key}={default}" for key, default in options.items())
-        rows.append({kind: name, "options": options if as_json else text, "what": summary})
+        shown = options if as_json else text
+        rows.append({kind: name, **more, "options": shown, "what": summary})
     table(rows, as_json)
