@@ -246,7 +246,9 @@ def test_gradients_of_a_confident_model_survive_half_precision(method, against):
 def test_a_small_fall_of_a_probability_survives_half_precision():
     found = embedded("float16").explain(HALF[0], method="occlusion")
     assert found.probability > 0.999
-    assert (found.scores[~found.special] != 0).all()
+    scores = found.scores[~found.special].abs()
+    assert scores.max() < 2**-11  # the step of float16 below 1: a difference there would be 0
+    assert (scores > 0).sum() > len(scores) / 2  # two logits may be the same number
 
 
 @pytest.mark.parametrize("at", ["word", "embedding"])
