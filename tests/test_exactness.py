@@ -269,7 +269,7 @@ def test_a_pool_that_does_not_exist_is_refused(monkeypatch):
         alti.FAMILIES, "bert", replace(alti.FAMILIES["bert"], pool="config:hidden_act")
     )
     with pytest.raises(
-        alti.UnsupportedModelError, match="hidden_act = 'gelu': alti reads cls, first, last"
+        alti.UnsupportedModelError, match="hidden_act = 'gelu': alti reads cls, bos, first, last"
     ):
         alti.explain(tiny.speaking("bert", CLASSIFIER), tiny.tokenizer(), "a long film")
 

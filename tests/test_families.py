@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,8 +27,10 @@ FLOAT32_NORM = (
     "deberta",
     "gemma2",
     "gemma3_text",
+    "gemma4_text",
     "olmo2",
     "olmo3",
+    "flex_olmo",
     "glm4",
     "exaone4",
 )  # their branch norm computes in float32 whatever the model's dtype
@@ -124,6 +127,20 @@ def test_the_walk_computes_what_the_model_computes(family, implementation):
     torch.testing.assert_close(
         walked[real], model(**batch).last_hidden_state[real], rtol=1e-5, atol=1e-5
     )
+
+
+@pytest.mark.parametrize("left_out", ["scale", "added"])
+def test_what_happens_to_the_sum_later_has_to_be_named(left_out, monkeypatch):
+    family = alti.FAMILIES["gemma4_text"]
+    (stack,) = family.stacks
+    if left_out == "added":
+        stack = replace(stack, sites=(replace(stack.sites[0], added=None),))
+    else:
+        stack = replace(stack, scale=None)
+    monkeypatch.setitem(alti.FAMILIES, "gemma4_text", replace(family, stacks=(stack,)))
+    model = tiny.build("gemma4_text")
+    with pytest.raises(alti.DecompositionError, match="gemma4_text: the sum that `then` reads"):
+        alti.check(model, tiny.inputs(model))
 
 
 def test_a_family_of_ones_own():

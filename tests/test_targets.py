@@ -32,11 +32,14 @@ def logits_with_noise(model, batch, rows):
     """The logits when the final hidden state of some positions is disturbed."""
 
     def disturb(module, args, kwargs, output):
-        output.last_hidden_state[:, rows] += 1.0
+        getattr(output, "last_hidden_state", output)[:, rows] += 1.0
 
     # their base model ends with a pooler
-    pooled = model.config.model_type in ("bert", "albert", "ernie", "rembert", "megatron-bert")
-    final = model.base_model.encoder if pooled else model.base_model
+    family, base = model.config.model_type, model.base_model
+    if family in ("bert", "albert", "ernie", "rembert", "megatron-bert"):
+        final = base.encoder
+    else:
+        final = base.layers[-1] if family in ("gte", "nomic_bert") else base
     handle = final.register_forward_hook(disturb, with_kwargs=True)
     try:
         with torch.no_grad():

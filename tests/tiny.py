@@ -64,6 +64,15 @@ _EXPERTS = {
     **_LLAMA, "num_experts": 3, "num_local_experts": 3, "num_experts_per_tok": 2,
     "moe_intermediate_size": 16, "norm_topk_prob": True,
 }  # fmt: skip
+_SHARED = {  # the first layer has no experts, the others one that every token goes through
+    **_EXPERTS, "n_shared_experts": 1, "n_routed_experts": 4, "num_experts": 4,
+    "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1,
+}  # fmt: skip
+_LATENT = {  # keys and values from a narrow vector
+    **{k: v for k, v in _SHARED.items() if k != "head_dim"}, "num_key_value_heads": HEADS,
+    "num_local_experts": 4, "kv_lora_rank": 8, "q_lora_rank": 8, "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 4, "v_head_dim": 6,
+}  # fmt: skip
 _GPTJ = {
     "vocab_size": VOCAB, "n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS, "n_positions": 40,
     "n_inner": 32, "rotary_dim": 4, "pad_token_id": PAD, "bos_token_id": 1, "eos_token_id": 2,
@@ -104,6 +113,14 @@ CONFIGS: dict[str, dict] = {
     "megatron-bert": _BERT,
     "roberta-prelayernorm": _BERT,
     "xlm-roberta-xl": _BERT,
+    "esm": {
+        **_BERT, "position_embedding_type": "rotary", "mask_token_id": 3, "token_dropout": False,
+    },
+    "eurobert": {**_LLAMA, "mask_token_id": 3, "classifier_pooling": "bos"},
+    "gte": _BERT,
+    "jina_embeddings_v3": _BERT,
+    "nomic_bert": _BERT,
+    "roformer": {**_BERT, "embedding_size": 12},
     "vit": _VIT,
     "deit": _VIT,
     "dinov2": _VIT,
@@ -144,6 +161,23 @@ CONFIGS: dict[str, dict] = {
     "starcoder2": {**_LLAMA, "sliding_window": 5},
     "nemotron": _LLAMA,
     "arcee": _LLAMA,
+    "jais2": _LLAMA,
+    "nanochat": _LLAMA,
+    "cwm": {**_LLAMA, "sliding_window": 5, "layer_types": _SLIDING},
+    "hunyuan_v1_dense": _LLAMA,
+    "ministral": {**_LLAMA, "sliding_window": 5, "layer_types": _SLIDING},
+    "ministral3": _LLAMA,
+    "apertus": _LLAMA,
+    "gemma4_text": {
+        **_EXPERTS, "sliding_window": 5, "layer_types": _SLIDING, "global_head_dim": 8,
+        "num_global_key_value_heads": 2, "hidden_size_per_layer_input": 0,
+        "enable_moe_block": True, "top_k_experts": 2,
+    },
+    "modernbert-decoder": {
+        **_BERT, "local_attention": 6, "global_attn_every_n_layers": 2, "attention_bias": True,
+        "norm_bias": True, "cls_token_id": 1, "sep_token_id": 2, "bos_token_id": 1,
+        "eos_token_id": 2,
+    },
     "phi": {
         **_BERT, "num_attention_heads": 3, "num_key_value_heads": 1, "bos_token_id": 1,
         "eos_token_id": 2,
@@ -161,6 +195,27 @@ CONFIGS: dict[str, dict] = {
     "qwen2_moe": {**_EXPERTS, "shared_expert_intermediate_size": 16},
     "qwen3_moe": _EXPERTS,
     "olmoe": {k: v for k, v in _EXPERTS.items() if k != "head_dim"},
+    "flex_olmo": _EXPERTS,
+    "deepseek_v2": {**_LATENT, "topk_method": "greedy"},
+    "deepseek_v3": _LATENT,
+    "ernie4_5_moe": {**_EXPERTS, "moe_num_experts": 4, "moe_k": 2, "moe_layer_start_index": 1},
+    "exaone_moe": {
+        **_SHARED, "num_shared_experts": 1, "sliding_window": 5, "layer_types": _SLIDING,
+    },
+    "glm4_moe": _SHARED,
+    "glm4_moe_lite": _LATENT,
+    "granitemoe": {**_EXPERTS, "residual_multiplier": 0.3},
+    "granitemoeshared": {
+        **_EXPERTS, "residual_multiplier": 0.3, "shared_intermediate_size": 16,
+    },
+    "hunyuan_v1_moe": {**_EXPERTS, "moe_topk": 2},
+    "llama4_text": {
+        **_EXPERTS, "intermediate_size_mlp": 32, "interleave_moe_layer_step": 2,
+        "attention_chunk_size": 5,
+    },
+    "minimax_m2": _EXPERTS,
+    "phimoe": _EXPERTS,
+    "solar_open": _SHARED,
     "gpt_oss": {**_EXPERTS, "sliding_window": 5, "layer_types": _SLIDING},
     "bart": _BART,
     "mbart": _BART,
@@ -169,6 +224,9 @@ CONFIGS: dict[str, dict] = {
     "m2m_100": _BART,
     "t5": _T5,
     "mt5": _T5,
+    "blenderbot": _BART,
+    "blenderbot-small": _BART,
+    "plbart": _BART,
     "whisper": {
         **{k: v for k, v in _BART.items() if k not in ("max_position_embeddings",)},
         "num_mel_bins": 8, "max_source_positions": 9, "max_target_positions": 40,
@@ -201,62 +259,55 @@ VARIANTS: dict[str, tuple[str, dict]] = {  # the same family, built differently
     ),
     "stablelm, a parallel MLP": ("stablelm", {"use_parallel_residual": True, "use_qkv_bias": True}),
     "deberta, content only": ("deberta", {"relative_attention": False, "pos_att_type": []}),
+    "gemma4, without experts": ("gemma4_text", {"enable_moe_block": False}),
     "t5, gated": ("t5", {"feed_forward_proj": "gated-gelu"}),
 }
 
-ENCODER_DECODERS = ("bart", "marian", "m2m_100", "t5", "mbart", "pegasus", "mt5", "whisper")
+ENCODER_DECODERS = (
+    "bart", "marian", "m2m_100", "t5", "mbart", "pegasus", "mt5", "blenderbot", "blenderbot-small",
+    "plbart", "whisper",
+)  # fmt: skip
 IMAGES = ("vit", "deit", "dinov2")
 DECODERS = (
     "gpt2", "opt", "gpt_neox", "bloom", "llama", "mistral", "qwen2", "qwen3", "phi3", "gemma",
     "granite", "gemma2", "gemma3_text", "olmo2", "olmo", "olmo3", "smollm3", "seed_oss", "helium",
     "ernie4_5", "glm", "glm4", "exaone4", "cohere", "cohere2", "stablelm", "starcoder2", "nemotron",
     "arcee", "phi", "falcon", "gptj", "gpt_neo", "gpt_bigcode", "biogpt", "mixtral", "qwen2_moe",
-    "qwen3_moe", "olmoe", "gpt_oss",
+    "qwen3_moe", "olmoe", "gpt_oss", "jais2", "nanochat", "cwm", "hunyuan_v1_dense", "ministral",
+    "ministral3", "apertus", "gemma4_text", "modernbert-decoder",
+    "flex_olmo", "deepseek_v2", "deepseek_v3", "ernie4_5_moe", "exaone_moe", "glm4_moe",
+    "glm4_moe_lite", "granitemoe", "granitemoeshared", "hunyuan_v1_moe", "llama4_text",
+    "minimax_m2", "phimoe", "solar_open",
 )  # fmt: skip
 
 FEW = ("bert", "roberta", "gpt2", "llama", "t5")  # the ways that Transformers differ most
 
 UNBIASED = (
-    "mistral",
-    "qwen2",
-    "phi3",
-    "gemma",
-    "gemma2",
-    "gemma3_text",
-    "olmo2",
-    "olmo",
-    "olmo3",
-    "smollm3",
-    "seed_oss",
-    "helium",
-    "ernie4_5",
-    "glm",
-    "glm4",
-    "exaone4",
-    "cohere",
-    "cohere2",
-    "stablelm",
-    "nemotron",
-    "arcee",
-    "falcon",
-    "gptj",
-    "mixtral",
-    "qwen2_moe",
-    "qwen3_moe",
-    "olmoe",
-    "t5",
-    "mt5",
-)  # output projections
+    "mistral", "qwen2", "phi3", "gemma", "gemma2", "gemma3_text", "olmo2", "olmo", "olmo3",
+    "smollm3", "seed_oss", "helium", "ernie4_5", "glm", "glm4", "exaone4", "cohere", "cohere2",
+    "stablelm", "nemotron", "arcee", "falcon", "gptj", "mixtral", "qwen2_moe", "qwen3_moe",
+    "olmoe", "t5", "mt5", "apertus", "cwm", "deepseek_v2", "deepseek_v3", "ernie4_5_moe",
+    "eurobert", "exaone_moe", "flex_olmo", "gemma4_text", "glm4_moe", "glm4_moe_lite",
+    "granitemoe", "granitemoeshared", "hunyuan_v1_dense", "hunyuan_v1_moe", "llama4_text",
+    "minimax_m2", "ministral3", "ministral", "nanochat", "nomic_bert", "phimoe", "solar_open",
+)  # output projections  # fmt: skip
 LAYER_NORM_DECODERS = (
     "gpt2", "opt", "gpt_neox", "bloom", "falcon", "biogpt", "starcoder2", "phi", "stablelm", "gptj",
-    "gpt_neo", "gpt_bigcode", "nemotron",
+    "gpt_neo", "gpt_bigcode", "nemotron", "jais2", "modernbert-decoder",
 )  # fmt: skip
 # norms that compute in float32, whatever the weights are
-FLOAT32_NORMS = (*(name for name in DECODERS if name not in LAYER_NORM_DECODERS), "deberta")
+FLOAT32_NORMS = (
+    *(name for name in DECODERS if name not in LAYER_NORM_DECODERS),
+    "deberta",
+    "eurobert",
+)
 # the same, or the softmax of their eager attention
 FLOAT32_SCORES = ("gptj", "gpt_neo")  # of their attention
 EXACT_DECODERS = ("gpt2", "falcon", "biogpt")
-ROUNDED = (*(name for name in DECODERS if name not in EXACT_DECODERS), "modernbert", "deberta")
+ROUNDED = (
+    *(name for name in DECODERS if name not in EXACT_DECODERS), "modernbert", "deberta", "esm",
+    "eurobert",
+)  # fmt: skip
 
 
 def classifies(family: str) -> bool:
@@ -287,6 +338,9 @@ def build(
                 parameter.copy_(0.3 * noise)
             else:
                 parameter.copy_(noise if "embed" in name else 1.5 * noise / fan_in**0.5)
+        for name, buffer in model.named_buffers():
+            if name.endswith("layer_scalar"):
+                buffer.fill_(0.7)
     model = model.to(dtype).eval()
     if family == "gemma2":  # sdpa of some versions of transformers leaves its soft cap out
         model.set_attn_implementation("eager")

@@ -14,7 +14,7 @@ POOLS = ("first", "last", "eos", "mean", "first_and_mean")
 # the fields of a Site that are module paths
 PATHS = (
     "out", "norm", "then", "parallel", "branch_norm", "residual", "ffn_norm", "probs", "value",
-    "own",
+    "own", "added",
 )  # fmt: skip
 
 
@@ -35,6 +35,9 @@ class Site:
     branch_gain: str | None = None  # parameter [D] that multiplies the branch (DINOv2)
     residual: str | None = None  # module whose output is the residual, if not the layer's input
     ffn_norm: str | None = None  # post-norm: the second norm, for Globenc and ALTI + LN2
+    added: str | None = (
+        None  # what is added to the sum next, if not `then` alone reads it (Gemma 4)
+    )
     cross: bool = False  # attends to the encoder
     # Only for attention that does not pass through transformers' attention interface:
     probs: str | None = None  # the Dropout module that every probability passes through
@@ -55,6 +58,7 @@ class Stack:
     blocks: str  # path of the list of layers inside the base model; * stands for any one name
     sites: tuple[Site, ...]
     when: str | None = None  # "field" or "not field" of the config: whether the stack exists
+    scale: str | None = None  # a buffer that multiplies what leaves a layer (Gemma 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +113,35 @@ _DEBERTA_V1_SITE = replace(
 _REMBERT_SITE = replace(_BERT_SITE, probs="attention.self.dropout", value="attention.self.value")
 _MEGATRON_SITE = replace(_REMBERT_SITE, norm=None, ffn_norm=None, then="ln")
 
+_NOMIC = Family(
+    (_post_norm("layers", "self_attn.o_proj", "post_attention_layernorm", "post_mlp_layernorm"),)
+)
+
 _LLAMA = Family(
     (_pre_norm("layers", "self_attn.o_proj", "post_attention_layernorm"),), pool="last", gated=True
+)
+_LLAMA4 = Family(  # its language models keep the layers one level deeper than its headless ones
+    (*_LLAMA.stacks, replace(_LLAMA.stacks[0], blocks="model.layers")),
+    pool="last",
+    gated=True,
+    routers=("feed_forward.router",),
 )
 _GRANITE_SITE = Site(
     "self_attn.o_proj", then="post_attention_layernorm", branch_scale="residual_multiplier"
 )
 _GEMMA2_SITE = Site(
     "self_attn.o_proj", then="pre_feedforward_layernorm", branch_norm="post_attention_layernorm"
+)
+_GEMMA4_SITE = replace(_GEMMA2_SITE, added="post_feedforward_layernorm")
+_GEMMA4 = Family(
+    (Stack("layers", (_GEMMA4_SITE,), scale="layer_scalar"),),
+    pool="last",
+    gated=True,
+    routers=("router",),
+    refuse=(
+        ("num_kv_shared_layers", "its last layers read keys and values of earlier ones"),
+        ("hidden_size_per_layer_input", "each layer reads the tokens again, beside the text's way"),
+    ),
 )
 _COHERE = Family(
     (Stack("layers", (Site("self_attn.o_proj", parallel="mlp"),)),), pool="last", gated=True
@@ -125,8 +150,11 @@ _GLM4_SITE = Site(
     "self_attn.o_proj", then="post_attention_layernorm", branch_norm="post_self_attn_layernorm"
 )
 _MIXTRAL = replace(_LLAMA, routers=("mlp.gate",))
+_GRANITE = Family((Stack("layers", (_GRANITE_SITE,)),), pool="last", gated=True)
+_GRANITE_MOE = replace(_GRANITE, routers=("block_sparse_moe.router",))
 _GEMMA2 = Family((Stack("layers", (_GEMMA2_SITE,)),), pool="last", gated=True)
 _OLMO2_SITE = Site("self_attn.o_proj", then="mlp", branch_norm="post_attention_layernorm")
+_OLMO2 = Family((Stack("layers", (_OLMO2_SITE,)),), pool="last", gated=True)
 _OPT = (
     replace(
         _pre_norm("decoder.layers", "self_attn.out_proj", "final_layer_norm"),
@@ -223,6 +251,7 @@ _NO_ATTENTION = "it mixes tokens without attention"
 _STATES = (
     "some of its layers mix tokens with a recurrent state or a convolution, not with attention"
 )
+_TRAINED = "its activation has trained numbers of its own"
 _PLUS_ONE = "its experts add 1 to what an activated gate is multiplied with, which is no bias"
 
 FAMILIES: dict[str, Family] = {  # the key is model.config.model_type
@@ -263,6 +292,12 @@ FAMILIES: dict[str, Family] = {  # the key is model.config.model_type
     "modernbert": Family(
         (_pre_norm("layers", "attn.Wo", "mlp_norm"),), pool="config:classifier_pooling", gated=True
     ),
+    "esm": Family((_pre_norm("encoder.layer", "attention.output.dense", "LayerNorm"),)),
+    "eurobert": replace(_LLAMA, pool="config:classifier_pooling"),
+    "gte": replace(_NOMIC, gated=True),
+    "jina_embeddings_v3": _NOMIC,
+    "nomic_bert": replace(_NOMIC, gated=True),
+    "roformer": Family((Stack("encoder.layer", (_REMBERT_SITE,)),)),
     # decoders
     "gpt2": Family((_pre_norm("h", "attn.c_proj", "ln_2"),), pool="last"),
     "opt": Family(_OPT, pool="last"),
@@ -274,25 +309,40 @@ FAMILIES: dict[str, Family] = {  # the key is model.config.model_type
     "qwen3": _LLAMA,
     "phi3": _LLAMA,
     "gemma": _LLAMA,
-    "granite": Family((Stack("layers", (_GRANITE_SITE,)),), pool="last", gated=True),
+    "granite": _GRANITE,
     "gemma2": _GEMMA2,
     "gemma3_text": _GEMMA2,
-    "olmo2": Family((Stack("layers", (_OLMO2_SITE,)),), pool="last", gated=True),
+    "gemma4_text": _GEMMA4,
+    "olmo2": _OLMO2,
     "olmo": _LLAMA,
-    "olmo3": Family((Stack("layers", (_OLMO2_SITE,)),), pool="last", gated=True),
+    "olmo3": _OLMO2,
     "smollm3": _LLAMA,
     "seed_oss": _LLAMA,
     "helium": _LLAMA,
     "ernie4_5": _LLAMA,
     "glm": _LLAMA,
     "glm4": Family((Stack("layers", (_GLM4_SITE,)),), pool="last", gated=True),
-    "exaone4": Family((Stack("layers", (_OLMO2_SITE,)),), pool="last", gated=True),
+    "exaone4": _OLMO2,
     "cohere": _COHERE,
     "cohere2": _COHERE,
     "stablelm": Family(_STABLELM, pool="last", gated=True),
     "starcoder2": replace(_LLAMA, gated=False),
     "nemotron": replace(_LLAMA, gated=False),
     "arcee": replace(_LLAMA, gated=False),
+    "jais2": replace(_LLAMA, gated=False),
+    "nanochat": replace(_LLAMA, gated=False),
+    "cwm": _LLAMA,
+    "hunyuan_v1_dense": _LLAMA,
+    "ministral": _LLAMA,
+    "ministral3": _LLAMA,
+    "apertus": Family(
+        (_pre_norm("layers", "self_attn.o_proj", "feedforward_layernorm"),),
+        pool="last",
+        nonlinear=_TRAINED,
+    ),
+    "modernbert-decoder": Family(
+        (_pre_norm("layers", "attn.Wo", "mlp_norm"),), pool="last", gated=True
+    ),
     "phi": Family((Stack("layers", (Site("self_attn.dense", parallel="mlp"),)),), pool="last"),
     "falcon": Family(_FALCON, pool="last", refuse=(("alibi", _TWICE),)),
     "gptj": Family((Stack("h", (_GPTJ_SITE,)),), pool="last"),
@@ -304,6 +354,20 @@ FAMILIES: dict[str, Family] = {  # the key is model.config.model_type
     "qwen2_moe": replace(_LLAMA, routers=("mlp.gate", "mlp.shared_expert_gate")),
     "qwen3_moe": _MIXTRAL,
     "olmoe": _MIXTRAL,
+    "flex_olmo": replace(_OLMO2, routers=("mlp.gate",)),
+    "deepseek_v2": _MIXTRAL,
+    "deepseek_v3": _MIXTRAL,
+    "ernie4_5_moe": _MIXTRAL,
+    "exaone_moe": _MIXTRAL,
+    "glm4_moe": _MIXTRAL,
+    "glm4_moe_lite": _MIXTRAL,
+    "granitemoe": _GRANITE_MOE,
+    "granitemoeshared": _GRANITE_MOE,
+    "hunyuan_v1_moe": _MIXTRAL,
+    "llama4_text": _LLAMA4,
+    "minimax_m2": _MIXTRAL,
+    "phimoe": replace(_LLAMA, routers=("mlp.router",)),
+    "solar_open": _MIXTRAL,
     "gpt_oss": replace(_LLAMA, routers=("mlp.router",), nonlinear=_PLUS_ONE),
     # encoder–decoders
     "mbart": replace(_M2M_100, pool="eos"),
@@ -313,6 +377,9 @@ FAMILIES: dict[str, Family] = {  # the key is model.config.model_type
     "marian": _BART,
     "m2m_100": _M2M_100,
     "t5": _T5,
+    "blenderbot": _M2M_100,
+    "blenderbot-small": _BART,
+    "plbart": _BART,
     "whisper": _M2M_100,
     # images
     "vit": _VIT,
@@ -322,25 +389,42 @@ FAMILIES: dict[str, Family] = {  # the key is model.config.model_type
 
 REFUSED: dict[str, str] = {  # families that cannot be read, and why
     "bamba": _STATES,
+    "bitnet": "a norm of all heads together stands between its attention and its projection",
     "big_bird": _SPARSE,
     "bigbird_pegasus": _SPARSE,
     "convbert": _CONVOLUTION,
     "cvt": _POOLS,
+    "diffllama": "it subtracts one attention from another, and normalises what is left",
     "falcon_h1": _STATES,
+    "falcon_mamba": _NO_ATTENTION,
     "fnet": _NO_ATTENTION,
     "funnel": _POOLS,
+    "gemma3n_text": "its layers pass on four versions of each vector, and mix them",
+    "granitemoehybrid": _STATES,
     "jamba": _STATES,
+    "jetmoe": "its heads are experts, and differ from token to token",
+    "kimi_linear": _STATES,
     "led": _SPARSE,
     "lfm2": _STATES,
+    "lfm2_moe": _STATES,
     "longformer": _SPARSE,
     "longt5": _SPARSE,
     "mamba": _NO_ATTENTION,
     "mamba2": _NO_ATTENTION,
+    "minimax": _STATES,
     "mobilebert": "its attention works on a narrower vector than the one that its layers pass on",
+    "nemotron_h": _STATES,
     "nystromformer": "its attention is a product of three matrices, none of them probabilities",
+    "olmo_hybrid": _STATES,
+    "qwen3_5_moe_text": _STATES,
+    "qwen3_5_text": _STATES,
+    "qwen3_next": _STATES,
+    "recurrent_gemma": _STATES,
     "reformer": _SPARSE,
     "rwkv": _NO_ATTENTION,
     "swin": _POOLS,
     "xlnet": "its projections are bare parameters, and no module computes what alti would compare",
+    "xlstm": _NO_ATTENTION,
     "zamba": _STATES,
+    "zamba2": _STATES,
 }

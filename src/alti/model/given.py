@@ -11,6 +11,7 @@ from alti.model.answers import Generation
 from alti.model.attribution import Attribution
 from alti.model.attributions import Attributions
 from alti.model.image_attribution import ImageAttribution
+from alti.model.inside import language_model
 from alti.model.model import Model
 from alti.model.prompt import Chat
 from alti.model.request import Output, Positions
@@ -37,7 +38,7 @@ def own(model: Any, tokenizer: Any = None, *, graphs: bool = False) -> Model:
     if isinstance(model, Model):
         return model
     if isinstance(model, nn.Module):
-        return Model(model, tokenizer, graphs=graphs)
+        return Model(language_model(model), tokenizer, graphs=graphs)
     if not isinstance(getattr(model, "model", None), nn.Module) or not hasattr(model, "task"):
         raise UsageError(
             f"model is {type(model).__name__}: give a transformers model or pipeline, or to "
@@ -48,7 +49,7 @@ def own(model: Any, tokenizer: Any = None, *, graphs: bool = False) -> Model:
             f"a pipeline for {model.task} puts more into a text than was given, or reads none: "
             f"give its model and tokenizer, or a pipeline for {', '.join(TASKS)}"
         )
-    return Model(model.model, tokenizer or model.tokenizer, graphs=graphs)
+    return Model(language_model(model.model), tokenizer or model.tokenizer, graphs=graphs)
 
 
 def _signed_as(method: Callable[..., Any]) -> Callable[[F], F]:

@@ -223,11 +223,11 @@ def _pool(inner: PreTrainedModel) -> str:
         return pool
     field = pool.removeprefix("config:")
     said = getattr(inner.config, field, None)
-    pool = "first" if said == "cls" else str(said)
+    pool = "first" if said in ("cls", "bos") else str(said)
     if pool not in POOLS:
         family = inner.config.model_type
         raise UnsupportedModelError(
-            f"this {family} model has {field} = {said!r}: alti reads cls, {', '.join(POOLS)}"
+            f"this {family} model has {field} = {said!r}: alti reads cls, bos, {', '.join(POOLS)}"
         )
     return pool
 

@@ -18,6 +18,7 @@ from alti._errors import LoadError, UsageError
 from alti.model.adapters import with_adapter
 from alti.model.checkpoints import HUB, Checkpoint, found
 from alti.model.given import own
+from alti.model.inside import language_model, text_config
 from alti.model.languages import LANGUAGES, speak
 from alti.model.model import Model
 from alti.model.pretrained import (
@@ -29,7 +30,7 @@ from alti.model.pretrained import (
     settings_of,
     tokenizer_of,
 )
-from alti.read.modules import decodes, family_named, family_of, network
+from alti.read.modules import decodes, family_named, network
 
 DEFAULT = Path(__file__).with_name("default_model")
 DEFAULT_NAME = "minilm-l6-sst2"
@@ -106,12 +107,15 @@ def _loaded(
 ) -> Model:
     place, trust = checkpoint.place, options["trust_remote_code"]
     settings = settings_of(place, **checkpoint.hub)
-    family_named(settings.get("model_type", "unknown"), settings)
+    if "text_config" not in settings:
+        family_named(settings.get("model_type", "unknown"), settings)
     config = config_of(place, trust, **checkpoint.hub)
+    family_named(text_config(config).model_type, vars(text_config(config)))
     if checkpoint.adapter is None:
         model = _model(checkpoint, config, options)
     else:
         model = with_adapter(checkpoint, config, options)
+    model = language_model(model)
     inner = network(model)
     reads_text = inner.main_input_name == "input_ids" or decodes(inner)
     tokenizer = _tokenizer(checkpoint, trust) if reads_text else _processor(checkpoint)
@@ -203,7 +207,9 @@ def _model(
 
 def _warn_of_layers_left_out(place: str, model: PreTrainedModel, unexpected: set[str]) -> None:
     """A checkpoint with more layers than its config says is not the model that was trained."""
-    paths = [stack.blocks.partition("*")[0] for stack in family_of(model).stacks]
+    config = text_config(model.config)
+    stacks = family_named(config.model_type, vars(config)).stacks
+    paths = [stack.blocks.partition("*")[0] for stack in stacks]
     if lost := sorted(key for key in unexpected if any(f"{path}." in key for path in paths)):
         warnings.warn(
             f"{place} has weights of layers that its config leaves out, such as {lost[0]}",

@@ -130,6 +130,8 @@ class _Follower(Reader):
                 yield self.at_start(layer, partial(self._start, number, stack))
                 for site in stack.sites:
                     yield from self._site_hooks(site, layer, last=site is stack.sites[-1])
+                if stack.scale:
+                    yield self.at_end(layer, partial(self._scaled, layer.get_buffer(stack.scale)))
         yield self.at_end(self.model.base_model, self._end)
 
     def _site_hooks(self, site: Site, layer: nn.Module, *, last: bool) -> Iterator[RemovableHandle]:
@@ -140,7 +142,7 @@ class _Follower(Reader):
         if last and (end := site.norm or site.then):
             yield self.before(layer, end, lambda x: self._next(x, "sum"))
         if site.then and not site.residual:  # else the stream goes through a module of its own
-            yield self.after(layer, site.then, self._then)
+            yield self.after(layer, site.added or site.then, self._then)
 
     # Events, in the order in which they happen
 
@@ -176,6 +178,10 @@ class _Follower(Reader):
 
     def _then(self, call: Call) -> Tensor | None:
         return self._next(call.output, "then") if isinstance(call.output, Tensor) else None
+
+    def _scaled(self, factor: Tensor, output: Any) -> None:
+        if isinstance(self.change, _Everywhere) and self.change.moved is not None:
+            self.change.moved = self.change.moved * factor
 
     def _end(self, output: Any) -> None:
         for name in LAST:

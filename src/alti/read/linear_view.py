@@ -44,6 +44,7 @@ ACTIVATIONS: set[Function] = {
     functional.gelu, functional.silu, functional.elu, functional.selu, functional.leaky_relu,
     functional.relu6, functional.mish,
 }  # fmt: skip
+GATES: set[Function] = {torch.erf, Tensor.erf}  # of a gelu that a model spells out: x (1 + erf) / 2
 
 
 # gradients at the vectors that enter each stack, and at biases and constants
@@ -307,6 +308,8 @@ class StraightFunctions(TorchFunctionMode):
         self, function: Function, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         kwargs = dict(kwargs or {})
+        if function in GATES:
+            return function(*args, **kwargs).detach()
         known = function in ACTIVATIONS and isinstance(args[0], Tensor)
         if not known or not args[0].requires_grad:
             return function(*args, **kwargs)

@@ -140,7 +140,7 @@ class BlockReader(Reader):
 
     def _site_hooks(self, stack: Stack, site: Site, layer: nn.Module) -> Iterator[RemovableHandle]:
         self._require_modules(site, layer)
-        for field in site.paths().keys() - {"then"}:
+        for field in site.paths().keys() - {"then", "added"}:
             yield self.record(layer, site, field)
         complete = partial(self._complete, stack, site)
         if site.norm:
