@@ -9,8 +9,10 @@ from threading import Thread
 
 from alti.web.app import create
 from alti.web.serving import server
-from alti.web.settings import Settings
+from alti.web.settings import Limits, Settings
 from alti.web.worker import Worker
+
+WRITTEN = 4000  # tokens that a model may write: a tiny one takes seconds for them
 
 
 @contextmanager
@@ -18,7 +20,8 @@ def running(*folders: Path) -> Iterator[str]:
     """Its worker uses one thread, as the tests do, so that results are equal to the last bit."""
     before = os.environ.get("OMP_NUM_THREADS")  # another server may run meanwhile
     os.environ["OMP_NUM_THREADS"] = "1"
-    settings = Settings((None, *map(str, folders)), device="cpu")
+    limits = Limits(written=WRITTEN)
+    settings = Settings((None, *map(str, folders)), device="cpu", limits=limits)
     worker = Worker(settings)
     http = server(create(worker, worker.load(), settings), worker)
     listening = socket.create_server(("127.0.0.1", 0))

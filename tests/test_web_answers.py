@@ -16,6 +16,7 @@ from alti.web.pieces import _starts, pieces_of, sections_of
 from alti.web.settings import Limits
 
 import tiny
+from serving import WRITTEN
 
 CHAT = [
     {"role": "system", "content": "It is a film."},
@@ -122,7 +123,7 @@ def test_an_encoder_decoder_writes_and_is_explained(client):
         ({"text": "a", "documents": [1]}, "documents takes one to 64 texts"),
         ({"text": "a", "documents": []}, "documents takes one to 64 texts"),
         ({"text": "a", "tokens": 0}, "0 new tokens were asked for"),
-        ({"text": "a", "tokens": 201}, "up to 200 can be written here"),
+        ({"text": "a", "tokens": WRITTEN + 1}, f"up to {WRITTEN} can be written here"),
         ({"text": "a", "tokens": "many"}, "tokens is a string, expected an integer"),
         ({"text": "a", "magic": 1}, "There is no field 'magic'"),
         ({"text": "a" * 40_001}, "this server accepts 40000"),
@@ -170,7 +171,7 @@ def test_what_cannot_be_explained_is_one_sentence(client, question, said):
 
 def test_who_leaves_stops_the_writing(client, server):
     """The queue shows what is written so far; a client that leaves frees the worker."""
-    question = {"model": "tiny-chat", "chat": CHAT, "tokens": 200, "ticket": "mine"}
+    question = {"model": "tiny-chat", "chat": CHAT, "tokens": WRITTEN, "ticket": "mine"}
     seen = []
     with contextlib.suppress(httpx.ReadTimeout):
         httpx.post(f"{server}/api/generate", json=question, timeout=0.2, trust_env=False)
@@ -179,7 +180,7 @@ def test_who_leaves_stops_the_writing(client, server):
         assert time.monotonic() < end
         seen.append(len(state.get("written", [])))
     assert seen == sorted(seen)
-    assert all(count < 200 for count in seen)
+    assert all(count < WRITTEN for count in seen)
     assert asked(client, "generate", text="The plot", tokens=1)["ids"]
 
 
@@ -248,7 +249,7 @@ def test_a_model_says_what_it_can_be_asked(client):
     entries = {one["name"]: one for one in client.get("/api/models").json()["models"]}
     assert entries["minilm-l6-sst2"]["writes"] is False
     assert (entries["tiny-chat"]["chats"], entries["tiny-llama"]["chats"]) == (True, False)
-    assert (entries["tiny-chat"]["prompt"], entries["tiny-chat"]["written"]) == (4096, 200)
+    assert (entries["tiny-chat"]["prompt"], entries["tiny-chat"]["written"]) == (4096, WRITTEN)
 
 
 def test_every_request_is_described(client):
