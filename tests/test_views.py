@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import io
+import math
 import re
 import shutil
 import subprocess
@@ -15,7 +16,18 @@ import torch
 import alti
 from alti._characters import visible
 from alti.views import html, latex, terminal
-from alti.views.colours import BETWEEN, DARK, LIGHT, STEPS, Scale, contrast, paint, paint_256
+from alti.views.colours import (
+    BETWEEN,
+    DARK,
+    LIGHT,
+    STEPS,
+    Scale,
+    _oklab,
+    contrast,
+    paint,
+    paint_256,
+)
+from alti.views.lines import legend
 from alti.views.segments import passages
 from alti.views.terminal import ALL, DIM, NONE, RESET, SOME, Style
 
@@ -138,6 +150,38 @@ def test_weak_scores_are_weak_in_256_colours(theme):
             assert strength < 1.35 * contrast(paint(sign * level, theme).background, ground)
             assert strength > before / 1.2
             before = max(before, strength)
+
+
+@pytest.mark.parametrize("ground", ["#000000", "#ffffff", "#808080", "#002b36", "#fdf6e3"])
+@pytest.mark.parametrize("colours", [256, "all"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_weak_scores_are_weak_on_an_unknown_ground(ground, colours, sign):
+    levels = range(BETWEEN.least, STEPS + 1)
+    palette = [_painted(sign * level, colours) for level in levels]
+    strengths = [math.dist(_oklab(colour), _oklab(ground)) for colour in palette]
+    assert strengths == pytest.approx(sorted(strengths), rel=0.01)
+    assert strengths[-1] > strengths[0] + 0.01
+    chromas = [math.hypot(*_oklab(colour)[1:]) for colour in palette]
+    assert chromas == pytest.approx(sorted(chromas), abs=2e-3)
+    lightest = [contrast(colour, "#000000") for colour in palette]
+    assert max(lightest) < 1.08 * min(lightest)  # light and dark say nothing about strength
+
+
+def _painted(level, colours):
+    if colours == 256:
+        return paint_256(level, BETWEEN).colours.background
+    return paint(level, BETWEEN).background
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK, BETWEEN])
+@pytest.mark.parametrize("colours", [SOME, ALL])
+def test_the_legend_has_colours_that_occur(theme, colours):
+    style = Style(colours, theme)
+    codes = re.compile("\x1b\\[[^m]*48[^m]*m")
+    every = {codes.match(style.painted("a", level))[0] for level in (-20, -12, -4, 4, 12, 20)}
+    shown = codes.findall(legend("0", "1", True, style))
+    assert every <= set(shown)
+    assert shown[-1] == codes.match(style.painted("a", STEPS))[0]
 
 
 def test_contrast_is_that_of_wcag():

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 import alti
-from alti.views.colours import Scale
+from alti.views.colours import DARK, LIGHT, Scale, contrast, paint
 from alti.views.html import class_of
 from alti.views.segments import passages, scale_of
 from alti.web.help import PLAIN
@@ -124,7 +124,7 @@ def test_line_breaks_belong_to_no_word(blank):
 
 def test_the_layers_share_one_scale_and_have_a_legend(page):
     cells = """[...document.querySelectorAll('#strip tbody td')].map(td => [
-        Number(td.title.split(': ')[1]), Number(td.className.replace('alti-f', '') || 0)])"""
+        Number(td.title.split(': ')[1]), Number(td.className.replace(/alti-(f|zero)/, '') || 0)])"""
     shown = sorted(page.run(cells))
     levels = [level for _, level in shown]
     assert levels == sorted(levels)  # a larger share is nowhere paler
@@ -132,6 +132,29 @@ def test_the_layers_share_one_scale_and_have_a_legend(page):
     legend = text(page, "#strip .alti-legend")
     assert legend.startswith(f"0{shown[-1][0]:.3f}")
     assert "half of the colour at" in legend
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_no_share_is_the_palest_in_the_strip(page, dark):
+    """As computed, and in an exported panel: from the ramp's first colour on, evenly stronger."""
+    page.size(1280, 900, dark=dark)
+    cells = """[...document.querySelectorAll('#strip tbody td')].map(td => [
+        Number(td.className.replace(/alti-(f|zero)/, '') || 0),
+        getComputedStyle(td).backgroundColor])"""
+    colours = dict(sorted((level, as_hex(colour)) for level, colour in page.run(cells)))
+    theme = DARK if dark else LIGHT
+    assert {level: paint(level, theme).background for level in colours} == colours
+    assert 0 in colours
+    strengths = [contrast(colour, colours[0]) for colour in colours.values()]
+    assert strengths == sorted(strengths)
+    drawn = ElementTree.fromstring(file(page, "vector", "mixing"))
+    fills = {as_hex(each.get("fill", "")) for each in drawn.iter(f"{SVG}rect")}
+    assert colours[0] in fills
+    page.size(1280, 900)
+
+
+def as_hex(colour):
+    return "#" + "".join(f"{int(part):02x}" for part in re.findall(r"\d+", colour)[:3])
 
 
 def test_two_texts_are_compared_for_one_class_on_one_scale(blank):

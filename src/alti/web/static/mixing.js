@@ -95,7 +95,7 @@ function line(view, row, layer, scale, choose) {
   row.forEach((score, i) => {
     const title = `${view.names[i]}, ${name}: ${number(score, scale)}`;
     const shade = (score / (scale.largest || 1)) ** STEEP;
-    tableRow.append(element("td", { class: classOf(shade, 1) || null, title }));
+    tableRow.append(element("td", { class: classOf(shade, 1) || "alti-zero", title }));
   });
   return tableRow;
 }
