@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 import alti
+from alti.views import plots
 from alti.views.colours import DARK, LIGHT, Scale, contrast, paint
 from alti.views.html import class_of
 from alti.views.segments import passages, scale_of
@@ -183,6 +184,46 @@ def test_two_texts_are_compared_for_one_class_on_one_scale(blank):
     assert blank.run("document.querySelector('#flow-other').hidden") is True
 
 
+def test_a_graph_with_too_many_lines_says_which_are_drawn(blank, model):
+    long = ("Nobody expected the second half to drag quite so badly, did they? " * 16).strip()
+    show(blank, text=long, threshold=0.5)
+    said = text(blank, "#flow-by")
+    drawn = blank.run("document.querySelectorAll('#flow .edge').length")
+    assert f"{drawn:,} of " in said
+    assert "the largest, of at least " in said
+    least = float(said.partition("of at least ")[2].removesuffix(" %.")) / 100
+    layers = model.explain(long).layers
+    assert int((layers >= least).sum()) == pytest.approx(drawn, rel=0.02)
+    assert least > 0.005
+    assert "the largest, of at least" in blank.run(
+        "document.querySelector('#flow svg + svg').ariaLabel"
+    )
+    show(blank, text=TEXT, threshold=5)
+    layers = model.explain(TEXT).layers
+    assert f"{int((layers > 0.05).sum())} of {layers.numel():,} contributions are drawn" in text(
+        blank, "#flow-by"
+    )
+    assert "those above 5 %" in text(blank, "#flow-by")
+    of_plot = plots.graph(model.explain(TEXT), threshold=0.05).texts[-1].get_text()
+    assert (
+        f"{int((layers > 0.05).sum())} of {layers.numel()} contributions, those above 0.05"
+        in of_plot
+    )
+
+
+def test_the_prediction_is_read_after_the_last_layer_alone(blank):
+    show(blank, text=TEXT, layer=3)  # from 0
+    assert "at layer 4;" in text(blank, "#flow-by")
+    assert "is read" not in text(blank, "#flow-by")
+    assert "is read" not in text(blank, "#mixing-by")
+    blank.run("document.querySelector('#layer').focus()")
+    blank.key("ArrowRight")
+    blank.key("ArrowRight")
+    assert "at layer 6;" in text(blank, "#flow-by")
+    assert ", from which the prediction negative, 99." in text(blank, "#flow-by")
+    assert "is read from it" in text(blank, "#mixing-by")
+
+
 def test_the_graph_of_a_long_text_chooses_its_threshold(blank):
     long = "Nobody expected the second half to drag quite so badly, did they? " * 25
     show(blank, text=long.strip())
@@ -252,7 +293,7 @@ def test_special_tokens_are_explained_one_hover_away(page):
     assert rest.startswith("Tokens like [CLS] and [SEP], which the tokenizer adds")
     chosen = page.run(title.format("'#mixing-title em'"))
     assert chosen.startswith("[CLS] is a special token")
-    assert chosen.endswith("The model's prediction is read from it.")
+    assert chosen.endswith("After the last layer, the model's prediction is read from it.")
     assert page.run(title.format("'#strip .special button'")).startswith("[CLS] is a special token")
     page.click("[name=unit][value=tokens]")
     assert page.run(title.format("'.result .alti-special'")).startswith("[CLS] is a special token")

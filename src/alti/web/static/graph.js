@@ -27,11 +27,12 @@ export function graph(view, places, { threshold, last, room, pick }) {
   const { maps, names } = view;
   const passing = flows(maps, places, names.length, last);
   const edges = edgesOf(maps, passing, names.length, threshold, last);
+  const which = said(edges, threshold, (last + 1) * names.length ** 2);
   const strong = strongFrom(edges);
   const plan = planOf(names, maps.length, last, room);
   const { width, height } = plan;
   const target = places.map((place) => names[place]).join(" ");
-  const label = `Contributions of at least ${100 * threshold} % that lead to ${target}`;
+  const label = `Contributions that lead to ${target}: ${which}`;
   const layers = drawn("svg", { width: NAMES, height, class: "names", "aria-hidden": "true" });
   const viewBox = `0 0 ${width} ${height}`;
   const svg = drawn("svg", { width, height, viewBox, role: "group", "aria-label": label });
@@ -52,8 +53,19 @@ export function graph(view, places, { threshold, last, room, pick }) {
     drawn("text", { class: "token on", ...below }, svg, short(names[i]));
   }
   drawLegend(svg, plan, strong, short(target));
-  const all = (last + 1) * names.length ** 2;
-  return { pictures: [layers, svg], count: edges.length, all };
+  return { pictures: [layers, svg], which };
+}
+
+// Which contributions are drawn: all above the threshold, or the largest of them.
+function said(edges, threshold, all) {
+  const least = edges.reduce((lowest, { share }) => Math.min(lowest, share), 1);
+  const cut = edges.length === EDGES;
+  const above = Number((100 * threshold).toPrecision(3));
+  const lowest = Math.floor(10_000 * least) / 100;
+  const [drawn, every] = [edges.length, all].map((number) => number.toLocaleString("en"));
+  const count = `${drawn} of ${every} contributions are drawn`;
+  if (!cut) return `${count}, those above ${above} %`;
+  return `${count}, the largest, of at least ${Math.max(above, lowest)} %`;
 }
 
 const crosses = ({ i, j }) => i !== j;
@@ -105,7 +117,7 @@ function edgesOf(maps, passing, size, threshold, last) {
     for (let i = 0; i < size; i++) {
       for (let j = 0; j < size; j++) {
         const share = maps[l][i * size + j];
-        if (share >= threshold) edges.push({ l, i, j, share, flow: passing[l + 1][i] * share });
+        if (share > threshold) edges.push({ l, i, j, share, flow: passing[l + 1][i] * share });
       }
     }
   }
