@@ -436,8 +436,10 @@ def test_compare_stacks_methods():
     assert lines[0] == "good (p = 0.750) · tiny"
     assert lines[2] == "  hand       A clever film, unbelievably dull."
     assert re.fullmatch(" +0 +5.000", lines[3])  # every method has a scale of its own
-    assert lines[5] == "  other:p=2  A clever film, unbelievably dull."
-    assert re.fullmatch(r" +-1\.000 against +for good \+1\.000", lines[6])
+    assert lines[4].strip() == "special tokens 9.500"
+    assert lines[6] == "  other:p=2  A clever film, unbelievably dull."
+    assert re.fullmatch(r" +-1\.000 against +for good \+1\.000", lines[7])
+    assert lines[8].strip() == "special tokens +9.500"
     narrow = STRIP.sub("", terminal.compare(found, style=Style(ALL, DARK, 32))).splitlines()
     assert narrow[2:5] == ["  hand", "  A clever film, unbelievably", "  dull."]
 
