@@ -321,6 +321,29 @@ def test_too_long_says_how_long_and_what_to_do(page):
     page.problems.clear()
 
 
+def test_too_long_names_the_field_that_is(blank):
+    show(blank, text="A clever film", pair="and a dull plot")
+    blank.run("document.querySelector('#pair').select()")
+    blank.type("word " * 1000)
+    blank.wait("!document.querySelector('#error').hidden")
+    said = text(blank, "#error")
+    assert re.fullmatch(
+        r"The text has (\d+) tokens and the second text (\d+), together \d+, and the model takes "
+        r"\d+: shorten the second text by about \d\d? %, or explain its parts one by one\.",
+        said,
+    ), said
+    blank.problems.clear()
+
+
+def test_errors_of_options_name_the_field(blank):
+    blank.open(f"{blank.server}/#text=A%20clever%20film&methods=absence:value=much")
+    blank.wait("!document.querySelector('#error').hidden")
+    assert text(blank, "#error") == (
+        "The option value of absence takes a number, like 0.5, not 'much'."
+    )
+    blank.problems.clear()
+
+
 def test_hidden_hints_are_not_read_aloud(blank):
     described = "document.querySelector('#class').getAttribute('aria-describedby')"
     show(blank, text=TEXT, methods="alti")
