@@ -184,6 +184,18 @@ def test_two_texts_are_compared_for_one_class_on_one_scale(blank):
     assert blank.run("document.querySelector('#flow-other').hidden") is True
 
 
+def test_what_is_made_of_what_has_one_scale_in_both_texts(blank):
+    end = "document.querySelector('{} .alti-legend').childNodes[2].textContent"
+    ends = []
+    for panel in (0, 1):
+        show(blank, text="It is a good film.", other="It is not a good film.", panel=panel)
+        ends.append(
+            [blank.run(end.format(box)) for box in ("#mixed", "#strip", "[data-method=alti]")]
+        )
+    assert ends[0] == ends[1]
+    assert ends[0][0] == ends[0][2]  # the words of the rows above
+
+
 def test_a_graph_with_too_many_lines_says_which_are_drawn(blank, model):
     long = ("Nobody expected the second half to drag quite so badly, did they? " * 16).strip()
     show(blank, text=long, threshold=0.5)

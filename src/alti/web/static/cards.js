@@ -1,9 +1,9 @@
 // The cards below the inputs: the explanations, what a token consists of, and the graph.
 
-import { changes, commonScale } from "/changes.js";
+import { changes, commonScale, widest } from "/changes.js";
 import { graph, STEPS, suitable } from "/graph.js";
 import { rowsOf, strip } from "/mixing.js";
-import { added, element, legend, paragraphs } from "/paint.js";
+import { added, element, legend, paragraphs, scaleOf } from "/paint.js";
 import { method, model, questionOf, remember, rememberSoon, sideName, state } from "/state.js";
 import { showWhatIf } from "/whatif.js";
 
@@ -200,19 +200,24 @@ function pick(panel, place) {
 
 export const pickHere = (place) => pick(views.indexOf(active()), place);
 
+// What the picked tokens consist of, for each layer.
+const madeOf = (view) => rowsOf(view.maps, picked(view).places, view.names.length, state.since);
+
 function showMixing(view) {
   const { places } = picked(view);
-  const rows = rowsOf(view.maps, places, view.names.length, state.since);
+  const made = new Map(views.filter(Boolean).map((each) => [each, madeOf(each)]));
+  const rows = made.get(view);
+  const scale = { largest: Math.max(...[...made.values()].flat(2)), signed: false };
   const choose = (layer) => {
     state.layer = layer;
     rememberSoon();
-    showLayer(view, rows);
+    showLayer(view, made);
   };
   const room = at("strip").clientWidth;
-  at("strip").replaceChildren(...strip(view, rows, { places, room, choose, pick: pickHere }));
+  at("strip").replaceChildren(...strip(view, rows, { places, scale, room, choose, pick: pickHere }));
   at("layer").max = rows.length;
   at("layer").oninput = () => choose(Number(at("layer").value) - 1);
-  showLayer(view, rows);
+  showLayer(view, made);
   if (moved) {
     for (const box of [at("strip"), ...boxes()]) centre(box, box.querySelector(".on[data-place]"));
   }
@@ -262,8 +267,10 @@ function centre(box, column) {
 
 const layerOf = (view) => Math.min(state.layer ?? Infinity, view.maps.length - 1);
 
-function showLayer(view, rows) {
+// `made` has the rows of every text, whose scale is one.
+function showLayer(view, made) {
   const layer = layerOf(view);
+  const rows = made.get(view);
   showMixingTitle(view, picked(view));
   at("layer").value = layer + 1;
   at("layer-number").textContent = `${layer + 1} of ${rows.length}`;
@@ -271,8 +278,12 @@ function showLayer(view, rows) {
   for (const line of at("strip").querySelectorAll("tr[data-layer]")) {
     line.classList.toggle("on", Number(line.dataset.layer) === layer);
   }
-  const options = { picked: placeOf(view), pick: pickHere };
-  const { texts, scale } = paragraphs(view, state.unit, rows[layer], options);
+  const scales = [...made].map(([each, mixed]) =>
+    scaleOf(each[state.unit], mixed[layerOf(each)], each.special),
+  );
+  const scale = widest(scales);
+  const options = { picked: placeOf(view), pick: pickHere, scale };
+  const { texts } = paragraphs(view, state.unit, rows[layer], options);
   const text = element(
     "div",
     { class: `alti-${state.unit}` },
