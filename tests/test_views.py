@@ -868,6 +868,27 @@ def test_every_view_marks_what_the_model_did_not_know(unread, words):
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "typed"),
+    [
+        ("I loved it \U0001f60d.", "\U0001f60d"),
+        ("So wow\U0001f60d!", "wow\U0001f60d"),
+        ("So (\U0001f44d\U0001f3fd) yes", "\U0001f44d\U0001f3fd"),
+        ("So \U0001f468\u200d\U0001f469, yes", "\U0001f468\u200d\U0001f469"),
+    ],
+)
+def test_punctuation_beside_it_is_not_what_the_model_did_not_know(text, typed):
+    found = alti.load(device="cpu").explain(text, method="absence")
+    assert [piece.text for part in passages(found) for piece in part if piece.unknown] == [typed]
+    behind = text[text.index(typed) + len(typed)]
+    assert f"{typed}[UNK]{behind}" in STRIP.sub("", render(found))
+    assert f"{typed} [UNK]" in terminal.render(found, style=Style(NONE))
+    assert f'{typed}<small class="alti-unknown">[UNK]</small></span>' in html.fragment(found)
+    tex = found.to_latex()
+    behind = tex[tex.index(f"{ord(typed[-1]):X}") :]
+    assert re.search(r"^[^}]*\}\{.\}\}\{\\scriptsize\\color\{gray\}\\,\[UNK\]\}", behind)
+
+
 def test_texts_can_be_compared_on_one_scale():
     weak, strong = made("good so bad", [0.1, 0.0, 0.05]), made("great so bad", [0.4, 0.0, -0.1])
     alone = html.fragment([weak, strong])

@@ -93,6 +93,18 @@ def test_what_the_model_did_not_know_is_marked(blank, unit):
         assert "\U0001f60d [UNK]" in text(blank, named)
 
 
+def test_only_what_the_model_did_not_know_is_marked(blank):
+    show(blank, text="I loved it \U0001f60d.")
+    marked = blank.run("""[...document.querySelectorAll('.result .alti-unknown')].map(mark => [
+        mark.parentNode.textContent, mark.parentNode.title, mark.parentNode.nextSibling.textContent])""")
+    title = "The model does not know \U0001f60d and read [UNK]"
+    assert marked == 2 * [["\U0001f60d[UNK]", title, "."]]
+    blank.wait("!document.querySelector('#whatif').hidden")
+    pressed = "[...document.querySelectorAll('.result [data-score]')]"
+    blank.run(f"{pressed}.find(span => span.textContent.startsWith('\U0001f60d')).click()")
+    blank.wait("document.querySelector('#mixing-title em').textContent === '\U0001f60d'")
+
+
 def numbers(page, selector):
     code = f"[...document.querySelectorAll('{selector} [data-score]')].map(s => s.dataset.score)"
     return page.run(code)
