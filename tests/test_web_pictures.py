@@ -95,8 +95,9 @@ def test_what_the_model_did_not_know_is_marked(blank, unit):
 
 def test_only_what_the_model_did_not_know_is_marked(blank):
     show(blank, text="I loved it \U0001f60d.")
-    marked = blank.run("""[...document.querySelectorAll('.result .alti-unknown')].map(mark => [
-        mark.parentNode.textContent, mark.parentNode.title, mark.parentNode.nextSibling.textContent])""")
+    marked = blank.run("""[...document.querySelectorAll('.result .alti-unknown')]
+        .map(mark => mark.parentNode)
+        .map(span => [span.textContent, span.title, span.nextSibling.textContent])""")
     title = "The model does not know \U0001f60d and read [UNK]"
     assert marked == 2 * [["\U0001f60d[UNK]", title, "."]]
     blank.wait("!document.querySelector('#whatif').hidden")
@@ -206,6 +207,26 @@ def test_what_is_made_of_what_has_one_scale_in_both_texts(blank):
         )
     assert ends[0] == ends[1]
     assert ends[0][0] == ends[0][2]  # the words of the rows above
+
+
+@pytest.mark.parametrize("width", [320, 390, 1280])
+def test_the_name_below_the_graph_is_whole(blank, width):
+    blank.size(width, 900)
+    ends = """[...document.querySelectorAll('#flow svg:last-child .token.on')].map(name => {
+        const box = name.getBBox(), around = name.ownerSVGElement.viewBox.baseVal;
+        return box.x >= 0 && box.x + box.width <= around.width })"""
+    show(blank, text="It is good")
+    for place in (0, 1, 4):
+        show(blank, text="It is good", unit="tokens", place=place)
+        assert blank.run(ends) in ([True, True], [False, True]), place  # above it may lean over
+    blank.size(1280, 900)
+
+
+def test_a_lone_space_has_one_sign(blank):
+    show(blank, model="tiny-llama", text="A  clever film")
+    for named in ("#strip thead", "#flow"):
+        assert "␣" in text(blank, named)
+        assert "Ġ" not in text(blank, named)
 
 
 def test_a_graph_with_too_many_lines_says_which_are_drawn(blank, model):

@@ -264,9 +264,14 @@ def _names(attribution: Attribution) -> list[str]:
         zip(attribution.tokens, owners, attribution.offsets, strict=True)
     ):
         characters = "" if owner < 0 else texts[owner][slice(*span)]
-        shown = characters.strip() or ("↵" if "\n" in characters else token)
+        shown = characters.strip() or _blank(characters) or token
         names.append(visible(f"{shown} {unknown[i]}".strip()))
     return names
+
+
+def _blank(characters: str) -> str:
+    """A sign for a token that is nothing but space, as views/lens.py writes it."""
+    return "↵" if "\n" in characters else "␣" * len(characters)
 
 
 def _pieces(attribution: Attribution, *, words: bool) -> list[list[dict[str, Any]]]:

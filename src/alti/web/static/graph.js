@@ -49,8 +49,9 @@ export function graph(view, places, { threshold, last, room, pick }) {
   });
   names.forEach((name, i) => drawLabel(svg, plan, name, i, places.includes(i), pick));
   for (const i of places) {
-    const below = { x: plan.x(i), y: plan.y(last + 1) + 24, "text-anchor": "middle" };
-    drawn("text", { class: "token on", ...below }, svg, short(names[i]));
+    const name = short(names[i]);
+    const below = { x: inside(plan, i, name), y: plan.y(last + 1) + 24, "text-anchor": "middle" };
+    drawn("text", { class: "token on", ...below }, svg, name);
   }
   drawLegend(svg, plan, strong, short(target));
   return { pictures: [layers, svg], which };
@@ -102,6 +103,12 @@ function planOf(names, layers, last, room) {
     x: (i) => 4 + (i + 0.5) * wide,
     y: (l) => top + l * tall,
   };
+}
+
+// The middle of a name below a token that is as near to it as the edges allow.
+function inside({ x, width }, i, name) {
+  const half = 4.6 * letters(name).length;
+  return Math.max(half, Math.min(width - half, x(i)));
 }
 
 // The share of the picked tokens that passes through each token of each layer.
