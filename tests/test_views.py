@@ -686,6 +686,21 @@ def test_scores_against_have_shades_of_their_own():
     assert [int(n) for n in re.findall(r"altiword\{(\d)\}", row)] == [8, 7, 6, 5, 0, 1, 2, 3, 4]
 
 
+def test_the_numbers_of_a_row_have_as_many_digits():
+    """Also where a word outweighs each of its tokens."""
+    found = tiny.attribution(
+        text="goodness me",
+        method="hand",
+        tokens=("[CLS]", "good", "ness", "me", "[SEP]"),
+        offsets=((0, 0), (0, 4), (4, 8), (9, 11), (0, 0)),
+        scores=torch.tensor([0.05, 0.09, 0.08, 0.01, 0.06]),
+        special=torch.tensor([True, False, False, False, True]),
+        segments=(-1, 0, 0, 0, -1),
+    )
+    row = next(line for line in latex.table(found).splitlines() if "special tokens" in line)
+    assert re.findall(r"\d\.\d+", row) == ["0.010", "0.170", "0.110"]
+
+
 def test_a_table_of_methods():
     found = latex.table(
         [made("good so bad", scores=[0.4, 0.1, -0.2]), made("good so bad", method="a_b")]

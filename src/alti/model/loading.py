@@ -77,7 +77,7 @@ def load(
         )
     languages = {key: more.pop(key) for key in LANGUAGES if key in more}
     hub = {key: more.pop(key) for key in HUB if key in more}
-    place = found(DEFAULT if is_default(name) else name, hub)
+    place = found(DEFAULT if name is None or is_default(name) else name, hub)
     where = None if more.get("device_map") is not None else _device(device)
     kind = _dtype(dtype)
     if kind is None:
