@@ -633,7 +633,7 @@ def test_a_list_of_results_is_a_table(explained):
     assert "alti · tiny" in shown
     same = alti.cards.table([explained, explained])
     assert "2 results · alti · minilm-l6-sst2 · shares of 1" in same
-    assert '<span class="alti-f20" dir="auto">dull</span>0.' in same
+    assert '<bdi class="alti-pair"><span class="alti-f20" dir="auto">dull</span>0.' in same
 
 
 def test_several_predictions_are_a_table_in_a_notebook():

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -286,7 +287,7 @@ TEXTS = (
     "هذا فيلم رائع جدا",
     "这部电影非常好看。\n\nIt's   naïve\tcafe\u0301",
 )
-SPANS = """[...document.querySelectorAll('[data-method=absence] .alti-text')].map(p =>
+SPANS = """[...document.querySelectorAll('[data-method=METHOD] .alti-text')].map(p =>
     [...p.childNodes].map(n => n.nodeType === 3 ? [n.data, '', ''] : [
         n.firstChild.data, [...n.classList].find(c => /^alti-[fa]\\d+$/.test(c)) ?? '',
         n.dataset.score]))"""
@@ -299,16 +300,19 @@ def model():
 
 @pytest.mark.parametrize("unit", ["words", "tokens"])
 @pytest.mark.parametrize("text", TEXTS)
-def test_python_and_javascript_show_the_same_pieces_in_the_same_colours(blank, model, text, unit):
-    show(blank, text=text, methods="absence", unit=unit)
-    found = model.explain(text, method="absence")
+@pytest.mark.parametrize("method", ["absence", "alti"])  # signed, and not
+def test_python_and_javascript_show_the_same_pieces_in_the_same_colours(
+    blank, model, text, unit, method
+):
+    show(blank, text=text, methods=method, unit=unit)
+    found = model.explain(text, method=method)
     shown = passages(found, words=unit == "words")
     scale = scale_of(found, shown)
     expected = [
         [[piece.text or piece.tokens[0][0], *colour_of(piece, scale)] for piece in passage]
         for passage in shown
     ]
-    assert blank.run(SPANS) == expected
+    assert blank.run(SPANS.replace("METHOD", method)) == expected
 
 
 def colour_of(piece, scale: Scale):
@@ -558,3 +562,45 @@ def test_the_class_of_the_first_text_is_not_called_the_prediction_of_the_second(
     show(blank, text="It is a good film.", other="It is not a good film.", methods="absence")
     assert "the prediction positive, 99.9 % is read" in text(blank, "#flow-by")
     assert "the class positive, 0.2 % is read" in text(blank, "#flow-other-by")
+
+
+def in_a_notebook(browser, folder, shown, width):
+    """What a notebook shows, opened from a file where there is no network."""
+    (folder / "cell.html").write_text(f"<!doctype html><meta charset=utf-8>{shown}")
+    browser.size(width, 900)
+    browser.send("Network.enable")
+    offline = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
+    browser.send("Network.emulateNetworkConditions", **offline)
+    browser.open(f"file://{folder}/cell.html")
+    browser.send("Network.emulateNetworkConditions", **{**offline, "offline": False})
+
+
+def test_a_notebook_card_switches_layers_without_network(chromium, tmp_path, model):
+    found = model.explain(TEXT)
+    in_a_notebook(chromium, tmp_path, found._repr_html_(), 900)
+    visible = "[...document.querySelectorAll('.alti-layer')].map(each => each.offsetHeight > 0)"
+    assert chromium.run(visible) == [False] * 5 + [True]
+    for layer in (1, 3):
+        chromium.click(f".alti-layers label:nth-of-type({layer + 1})")
+        assert chromium.run(visible) == [number == layer for number in range(6)]
+        words = """[...document.querySelectorAll('.alti-layer')].find(each => each.offsetHeight)
+            .querySelectorAll('.alti-words [data-score]')"""
+        numbers = chromium.run(f"[...{words}].map(span => Number(span.dataset.score))")
+        row = replace(found, scores=found.relevance(layer)[found.position]).words()
+        assert numbers == pytest.approx(row.scores.tolist(), abs=6e-4)
+    assert chromium.run("performance.getEntriesByType('resource').length") == 0
+    assert chromium.run("document.scripts.length") == 0
+
+
+@pytest.mark.parametrize("width", [700, 1100])
+def test_a_table_of_a_notebook_is_whole_and_readable(chromium, tmp_path, model, width):
+    results = [model.explain(TEXT, method=method) for method in ("alti", "absence", "gradient")]
+    in_a_notebook(chromium, tmp_path, alti.cards.table(results), width)
+    cut = "(box => box.scrollWidth - box.clientWidth)(document.querySelector('.alti-wide'))"
+    assert chromium.run(cut) <= 0
+    heights = "[...document.querySelectorAll('tbody td.alti-by')].map(td => {const range ="
+    heights += " document.createRange(); range.selectNodeContents(td); return"
+    heights += " range.getClientRects().length })"
+    assert max(chromium.run(heights)) <= 4  # of up to nine words
+    pairs = "[...document.querySelectorAll('.alti-pair')].map(pair => pair.getClientRects().length)"
+    assert set(chromium.run(pairs)) == {1}
