@@ -506,6 +506,21 @@ def test_pictures_keep_names_scales_and_borders_of_sub_words(blank):
     assert {p.get("stroke") for p in flow.iter(f"{SVG}path")} > {"rgb(31, 98, 180)"}
 
 
+def test_a_word_at_the_end_of_a_line_is_as_wide_as_it_is_written(blank):
+    show(blank, text="A film.", methods="alti")
+    texts = """import('/drawing.js').then(m => {
+        const box = document.createElement('pre');
+        box.textContent = 'to read\\nthe script';
+        document.body.append(box);
+        const found = [...m.drawing(box).querySelectorAll('text')].map(each =>
+            [each.textContent, each.getAttribute('textLength')]);
+        box.remove();
+        return found })"""
+    (first, wide), (second, wider) = blank.run(texts)
+    assert (first, second) == ("to read", "the script")
+    assert float(wide) / len(first) == pytest.approx(float(wider) / len(second), rel=0.01)
+
+
 def test_a_picture_holds_what_scrolls(blank):
     blank.size(390, 800)
     show(blank, text=TEXT)
