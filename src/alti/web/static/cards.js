@@ -214,7 +214,8 @@ function showMixing(view) {
     showLayer(view, made);
   };
   const room = at("strip").clientWidth;
-  at("strip").replaceChildren(...strip(view, rows, { places, scale, room, choose, pick: pickHere }));
+  const options = { places, scale, room, choose, pick: pickHere };
+  at("strip").replaceChildren(...strip(view, rows, options));
   at("layer").max = rows.length;
   at("layer").oninput = () => choose(Number(at("layer").value) - 1);
   showLayer(view, made);
