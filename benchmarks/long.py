@@ -41,6 +41,7 @@ SHAPES = {
     "8b": {"hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
            "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256},
 }  # fmt: skip
+OF = {"135m": "SmolLM2-135M", "1b": "Llama-3.2-1B", "8b": "Llama-3.1-8B"}  # whose shapes these are
 LIMIT = 1e-4  # in float32
 COMPILED = 10_000  # tokens of a text whose kernels serve longer ones
 GIB = 2**30
@@ -178,21 +179,35 @@ def cells(options: Any) -> Iterator[dict[str, Any]]:
             yield {"tokens": tokens, "method": method, **own}
 
 
-def plot(rows: list[dict[str, Any]], file: Path) -> None:
-    from matplotlib import pyplot
+def about(options: Any) -> str:
+    """What was measured, for a picture of it."""
+    name = options.model or f"random weights in the shape of {OF[options.shape]}"
+    cut = f", {options.layers} layers" if options.layers else ""
+    return f"{name}{cut} · {options.dtype} on {options.device} · the last token explained"
 
-    figure, axes = pyplot.subplots(1, 2, figsize=(7.2, 2.8), layout="constrained")
+
+def plot(rows: list[dict[str, Any]], file: Path, title: str) -> None:
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    from alti.views.plots.look import HUES, INK, frame
+
+    figure = Figure(figsize=(7.2, 3.2), layout="constrained")
     titles = {"lean": "time, in forward passes", "beyond": "memory, GiB above a forward pass"}
-    for axis, (name, title) in zip(axes, titles.items(), strict=True):
-        for method in dict.fromkeys(row["method"] for row in rows):
+    panels = figure.subplots(1, 2)
+    for axis, (name, label) in zip(panels, titles.items(), strict=True):
+        for colour, method in zip(HUES, dict.fromkeys(row["method"] for row in rows), strict=False):
             own = [row for row in rows if row["method"] == method]
-            axis.plot(
-                [row["tokens"] for row in own], [row[name] for row in own], "o-", label=method
-            )
-        axis.set(title=title, xlabel="tokens", ylim=(0, None), xlim=(0, None))
-        axis.spines[["top", "right"]].set_visible(False)
-    axes[0].legend(frameon=False)
-    figure.savefig(file)
+            places = [row["tokens"] for row in own], [row[name] for row in own]
+            axis.plot(*places, "o-", color=colour, markersize=3.5, linewidth=1.5, label=method)
+        frame(axis, "tokens", label)
+        axis.set(ylim=(0, None), xlim=(0, None))
+    figure.suptitle(title, x=0.01, ha="left", fontsize=9, color=INK)
+    handles, names = panels[0].get_legend_handles_labels()
+    look: Any = {"loc": "outside lower center", "frameon": False, "fontsize": 8.5}
+    figure.legend(handles, names, ncols=len(names), labelcolor=INK, **look)
+    with mpl.rc_context({"svg.hashsalt": "alti"}):
+        figure.savefig(file, metadata={"Date": None}, facecolor="white")
 
 
 def main() -> None:
@@ -226,7 +241,7 @@ def main() -> None:
             flush=True,
         )
     if options.plot:
-        plot(rows, options.plot)
+        plot(rows, options.plot, about(options))
 
 
 if __name__ == "__main__":

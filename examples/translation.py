@@ -6,6 +6,8 @@ MODEL is a German–English model of `alti train marian MODEL --task translation
 import sys
 from pathlib import Path
 
+from pictures import plotted
+
 import alti
 
 TEXT = "Ein kleiner Hund läuft schnell durch das hohe Gras."
@@ -21,7 +23,7 @@ def main() -> None:
     print(alignment)
     print(alignment.render())
     for kind in ("lines", "matrix"):
-        alignment.plot(kind).savefig(IMAGES / f"alignment-{kind}.png")
+        plotted(alignment.plot(kind), IMAGES / f"alignment-{kind}.svg")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import alti
+from alti.model.loading import DEFAULT_NAME
 from alti.views import latex, plots
 from alti.views.plots.look import BLUE, INK, MUTED, frame
 from alti.views.tables import Cell
@@ -150,7 +151,7 @@ def agreement() -> None:
 def anisotropy() -> None:
     """Figure 2: one legend, one axis of cosines."""
     results = [_read(file) for file in sorted((RESULTS / "anisotropy").glob("*.json"))]
-    measured = {result["model"]: result for result in results}
+    measured = {_named(result["model"]): result for result in results}
     panels = {"measured": measured, "published": _read(PAPER)["anisotropy"]}
     every = list(dict.fromkeys(model for models in panels.values() for model in models))
     figure = Figure(figsize=(WIDE, 4.0), layout="constrained")
@@ -169,14 +170,26 @@ def anisotropy() -> None:
     _save(figure, "anisotropy")
 
 
+def _named(model: str) -> str:
+    """The embedded model by the name that it has everywhere else."""
+    return DEFAULT_NAME if model == "default" else model
+
+
 def layers() -> None:
-    """Figures 9, 10 and 11."""
+    """Figures 9, 10 and 11, on one scale."""
     by_method = _read(RESULTS / "maps" / f"{MAPPED}-sst2.json")["layers"]
-    for name, plain in by_method.items():
-        attribution = alti.Attribution.from_dict(plain)
-        _save(attribution.plot("layers"), f"layers-{name.lower()}")
+    found = {name: alti.Attribution.from_dict(plain) for name, plain in by_method.items()}
+    largest = max(_largest_share(attribution) for attribution in found.values())
+    for name, attribution in found.items():
+        _save(attribution.plot("layers", largest=largest), f"layers-{name.lower()}")
         if name == "ALTI":
             _save(attribution.plot("matrix"), "relevance-alti")
+
+
+def _largest_share(attribution: alti.Attribution) -> float:
+    assert attribution.layers is not None
+    count = len(attribution.layers)
+    return max(float(attribution.relevance(layer).max()) for layer in range(count))
 
 
 def saliency() -> None:

@@ -10,7 +10,8 @@ import torch
 
 import alti
 from alti.views import html, latex, plots, terminal
-from alti.views.said import as_shown, chance_of, notes, shortened, strongest, whole_answer
+from alti.views.colours import DARK, Scale
+from alti.views.said import as_shown, by_words, chance_of, notes, shortened, strongest, whole_answer
 from alti.views.screen import ALL, NONE, Style, cells, clipped
 from test_views import STRIP, Page
 
@@ -204,14 +205,18 @@ def test_what_is_on_no_word_is_said():
     assert said + on_words == pytest.approx(float(found("chat").total().scores.sum()), abs=2e-3)
 
 
-def test_the_last_row_of_a_comparison_is_what_is_in_no_word():
-    for result, name in (
-        (by_hand(), "special tokens"),
-        (found("chat"), "outside of the words"),
-        (found("chat").grouped("message"), "outside of the groups"),
-    ):
-        table = terminal.compare([result.total()], style=Style(NONE))
-        assert table.splitlines()[-1].startswith(f"{name}  ")
+@pytest.mark.parametrize("colours", [NONE, ALL])
+def test_a_comparison_says_what_is_in_no_word_as_one_result_does(colours):
+    for result in (by_hand(), found("chat"), found("chat").grouped("message")):
+        total = as_shown(result.total())
+        scale = Scale.of(by_words(total).scores.tolist())
+        names = [note.rpartition(" ") for note in notes(total, scale)]
+        assert names
+        style = Style(colours, DARK, 100)
+        shown = STRIP.sub("", terminal.compare([result.total()], style=style))
+        for name, _, number in names:
+            assert re.search(rf"^ *{name} +{re.escape(number)}$", shown, re.MULTILINE), shown
+            assert f"{name} {number}" in STRIP.sub("", terminal.render(result.total(), style=style))
 
 
 def test_groups_are_listed_with_their_names():

@@ -1,6 +1,7 @@
 """The model that alti embeds: it is there, it is small, it is good, and its card says so."""
 
 import json
+import re
 import string
 from pathlib import Path
 
@@ -91,4 +92,21 @@ def test_the_readme_says_what_the_card_says():
 
 def test_its_name_is_a_name_to_load_it_by(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert alti.load(alti.load().name).fingerprint() == alti.load("default").fingerprint()
+    embedded = alti.load()
+    for name in (embedded.name, "default", "embedded", Path("embedded")):
+        assert alti.load(name).fingerprint() == embedded.fingerprint()
+
+
+def test_the_help_names_it_as_the_command_line_takes_it(run):
+    code, out, _ = run("explain", "--help")
+    assert code == 0
+    named = re.search(r"default: +(\w+)\.", out)[1]
+    code, out, _ = run("explain", "A clever film.", "--model", named)
+    assert (code, alti.load().name in out) == (0, True)
+
+
+def test_a_folder_of_its_name_comes_first(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "embedded").mkdir()
+    with pytest.raises(alti.AltiError, match="embedded"):
+        alti.load("embedded")

@@ -191,6 +191,47 @@ def test_layers_share_one_scale():
     ] * 4  # the lowest of each column
 
 
+def test_layers_of_several_methods_can_share_one_scale():
+    alone = [ax.images[0].norm.vmax for ax in plots.layers(attribution())]
+    together = [ax.images[0].norm.vmax for ax in plots.layers(attribution(), largest=2.0)]
+    assert set(alone) != {2.0}
+    assert set(together) == {2.0}
+
+
+def test_layers_are_as_wide_as_a_page():
+    """So that their labels can be read where the picture is 700 pixels wide."""
+    for count in (5, 20, 40):
+        figure = plots.layers(attribution(count, 6))[0].get_figure()
+        assert figure.get_figwidth() < 9
+    assert len({ax.get_position().x0 for ax in plots.layers(attribution(20, 6))}) == 2
+
+
+def test_the_arrow_of_a_matrix_is_explained():
+    found = attribution()
+    assert "◂ the row that is read" in plots.matrix(found).texts[0].get_text()
+    assert "◂ the row that is read" in plots.layers(found)[0].get_figure()._suptitle.get_text()
+    nowhere = replace(found, prediction=replace(found.prediction, position=None))
+    assert "◂" not in plots.matrix(nowhere).texts[0].get_text()
+
+
+@pytest.mark.parametrize("ending", ["svg", "png"])
+@pytest.mark.parametrize("kind", VIEWS)
+def test_every_plot_names_the_rival(kind, ending, tmp_path):
+    """In what is drawn: text paths carry their text in a comment, pixels cannot be read."""
+    found = attribution(label="good rather than bad", model="tiny")
+    figure = found.plot(kind)
+    written = [text.get_text() for text in figure.findobj(match=lambda a: hasattr(a, "get_text"))]
+    assert any("good rather than bad" in text for text in written)
+    file = tmp_path / f"plot.{ending}"
+    figure.savefig(file)
+    if ending == "svg":
+        assert "good rather than bad" in file.read_text()
+        return
+    bare = attribution(label="good", model="tiny").plot(kind)
+    bare.savefig(tmp_path / "bare.png")
+    assert (tmp_path / "bare.png").read_bytes() != file.read_bytes()
+
+
 def test_names_that_do_not_fit_are_left_out():
     assert len(names_of(plots.matrix(attribution(5)).xaxis)) == 5
     assert 50 < len(names_of(plots.matrix(attribution(200)).xaxis)) < 200

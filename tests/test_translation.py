@@ -344,8 +344,15 @@ def test_plots_of_an_alignment(drawn):
     (ax,) = lines.axes
     assert len(ax.lines) == 3
     assert [text.get_text() for text in ax.texts] == [*drawn.source, *drawn.target, drawn.by]
+    scale = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert scale == ["0.25", "0.5", "1: the target word's best link"]
+    alphas = [line.get_alpha() for line in ax.get_legend().get_lines()]
+    assert alphas == sorted(alphas)
+    assert alphas[-1] == 1.0
     (ax,) = drawn.plot("matrix").axes
     assert len(ax.patches) == 3
+    (bar,) = ax.child_axes
+    assert bar.get_ylabel() == "share of the row's best"
     with pytest.raises(alti.UsageError, match="plot 'pie' does not exist: choose from lines"):
         drawn.plot("pie")
 

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import io
+import math
 import re
 import shutil
 import subprocess
@@ -15,7 +16,18 @@ import torch
 import alti
 from alti._characters import visible
 from alti.views import html, latex, terminal
-from alti.views.colours import BETWEEN, DARK, LIGHT, STEPS, Scale, contrast, paint, paint_256
+from alti.views.colours import (
+    BETWEEN,
+    DARK,
+    LIGHT,
+    STEPS,
+    Scale,
+    _oklab,
+    contrast,
+    paint,
+    paint_256,
+)
+from alti.views.lines import legend
 from alti.views.segments import passages
 from alti.views.terminal import ALL, DIM, NONE, RESET, SOME, Style
 
@@ -138,6 +150,38 @@ def test_weak_scores_are_weak_in_256_colours(theme):
             assert strength < 1.35 * contrast(paint(sign * level, theme).background, ground)
             assert strength > before / 1.2
             before = max(before, strength)
+
+
+@pytest.mark.parametrize("ground", ["#000000", "#ffffff", "#808080", "#002b36", "#fdf6e3"])
+@pytest.mark.parametrize("colours", [256, "all"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_weak_scores_are_weak_on_an_unknown_ground(ground, colours, sign):
+    levels = range(BETWEEN.least, STEPS + 1)
+    palette = [_painted(sign * level, colours) for level in levels]
+    strengths = [math.dist(_oklab(colour), _oklab(ground)) for colour in palette]
+    assert strengths == pytest.approx(sorted(strengths), rel=0.01)
+    assert strengths[-1] > strengths[0] + 0.01
+    chromas = [math.hypot(*_oklab(colour)[1:]) for colour in palette]
+    assert chromas == pytest.approx(sorted(chromas), abs=2e-3)
+    lightest = [contrast(colour, "#000000") for colour in palette]
+    assert max(lightest) < 1.08 * min(lightest)  # light and dark say nothing about strength
+
+
+def _painted(level, colours):
+    if colours == 256:
+        return paint_256(level, BETWEEN).colours.background
+    return paint(level, BETWEEN).background
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK, BETWEEN])
+@pytest.mark.parametrize("colours", [SOME, ALL])
+def test_the_legend_has_colours_that_occur(theme, colours):
+    style = Style(colours, theme)
+    codes = re.compile("\x1b\\[[^m]*48[^m]*m")
+    every = {codes.match(style.painted("a", level))[0] for level in (-20, -12, -4, 4, 12, 20)}
+    shown = codes.findall(legend("0", "1", True, style))
+    assert every <= set(shown)
+    assert shown[-1] == codes.match(style.painted("a", STEPS))[0]
 
 
 def test_contrast_is_that_of_wcag():
@@ -392,8 +436,10 @@ def test_compare_stacks_methods():
     assert lines[0] == "good (p = 0.750) · tiny"
     assert lines[2] == "  hand       A clever film, unbelievably dull."
     assert re.fullmatch(" +0 +5.000", lines[3])  # every method has a scale of its own
-    assert lines[5] == "  other:p=2  A clever film, unbelievably dull."
-    assert re.fullmatch(r" +-1\.000 against +for good \+1\.000", lines[6])
+    assert lines[4].strip() == "special tokens 9.500"
+    assert lines[6] == "  other:p=2  A clever film, unbelievably dull."
+    assert re.fullmatch(r" +-1\.000 against +for good \+1\.000", lines[7])
+    assert lines[8].strip() == "special tokens +9.500"
     narrow = STRIP.sub("", terminal.compare(found, style=Style(ALL, DARK, 32))).splitlines()
     assert narrow[2:5] == ["  hand", "  A clever film, unbelievably", "  dull."]
 
@@ -587,7 +633,7 @@ def test_a_list_of_results_is_a_table(explained):
     assert "alti · tiny" in shown
     same = alti.cards.table([explained, explained])
     assert "2 results · alti · minilm-l6-sst2 · shares of 1" in same
-    assert '<span class="alti-f20" dir="auto">dull</span>0.' in same
+    assert '<bdi class="alti-pair"><span class="alti-f20" dir="auto">dull</span>0.' in same
 
 
 def test_several_predictions_are_a_table_in_a_notebook():
@@ -638,6 +684,21 @@ def test_scores_against_have_shades_of_their_own():
     assert r"{\color{gray}\ensuremath{-}0.400 against}" in row
     assert "for good +0.400 logits" in row
     assert [int(n) for n in re.findall(r"altiword\{(\d)\}", row)] == [8, 7, 6, 5, 0, 1, 2, 3, 4]
+
+
+def test_the_numbers_of_a_row_have_as_many_digits():
+    """Also where a word outweighs each of its tokens."""
+    found = tiny.attribution(
+        text="goodness me",
+        method="hand",
+        tokens=("[CLS]", "good", "ness", "me", "[SEP]"),
+        offsets=((0, 0), (0, 4), (4, 8), (9, 11), (0, 0)),
+        scores=torch.tensor([0.05, 0.09, 0.08, 0.01, 0.06]),
+        special=torch.tensor([True, False, False, False, True]),
+        segments=(-1, 0, 0, 0, -1),
+    )
+    row = next(line for line in latex.table(found).splitlines() if "special tokens" in line)
+    assert re.findall(r"\d\.\d+", row) == ["0.010", "0.170", "0.110"]
 
 
 def test_a_table_of_methods():
@@ -820,6 +881,27 @@ def test_every_view_marks_what_the_model_did_not_know(unread, words):
     assert re.search(
         r"1F60D\}\{.\}\}\{\\scriptsize\\color\{gray\}\\,\[UNK\]\}", unread.to_latex(words=words)
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "typed"),
+    [
+        ("I loved it \U0001f60d.", "\U0001f60d"),
+        ("So wow\U0001f60d!", "wow\U0001f60d"),
+        ("So (\U0001f44d\U0001f3fd) yes", "\U0001f44d\U0001f3fd"),
+        ("So \U0001f468\u200d\U0001f469, yes", "\U0001f468\u200d\U0001f469"),
+    ],
+)
+def test_punctuation_beside_it_is_not_what_the_model_did_not_know(text, typed):
+    found = alti.load(device="cpu").explain(text, method="absence")
+    assert [piece.text for part in passages(found) for piece in part if piece.unknown] == [typed]
+    behind = text[text.index(typed) + len(typed)]
+    assert f"{typed}[UNK]{behind}" in STRIP.sub("", render(found))
+    assert f"{typed} [UNK]" in terminal.render(found, style=Style(NONE))
+    assert f'{typed}<small class="alti-unknown">[UNK]</small></span>' in html.fragment(found)
+    tex = found.to_latex()
+    behind = tex[tex.index(f"{ord(typed[-1]):X}") :]
+    assert re.search(r"^[^}]*\}\{.\}\}\{\\scriptsize\\color\{gray\}\\,\[UNK\]\}", behind)
 
 
 def test_texts_can_be_compared_on_one_scale():

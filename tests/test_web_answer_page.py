@@ -507,6 +507,22 @@ def test_what_the_model_did_not_know_of_a_prompt(blank):
         assert [(piece["text"], piece["unknown"]) for piece in sent] == [("\U0001f60d", "[UNK]")]
 
 
+RANKED = """import('/prompted.js').then(m =>
+    [...m.rankedList({}).querySelectorAll('.share')].map(node => node.textContent))"""
+
+
+def test_the_list_of_the_strongest_leaves_out_nothing_that_is_stronger(blank):
+    show(blank, text="A film.", methods="alti")
+    scores = [0.01 * number for number in range(1, 9)] + [-0.1 * number for number in range(1, 9)]
+    pieces = [
+        {"text": f"word{i} ", "start": 9 * i, "score": score} for i, score in enumerate(scores)
+    ]
+    view = {"pieces": pieces, "signed": True, "sections": []}
+    shown = [float(share.replace("−", "-")) for share in blank.run(RANKED.format(json.dumps(view)))]
+    largest = sorted(scores, key=abs, reverse=True)[:10]
+    assert shown == pytest.approx(largest)
+
+
 def test_another_model_has_other_tokens(blank):
     """What one model wrote is typed text for another."""
     answering(blank, form="text", text="The plot is", answer=" It is", ids=[7, 8])

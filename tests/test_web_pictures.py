@@ -3,13 +3,15 @@
 import io
 import json
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 from PIL import Image
 
 import alti
-from alti.views.colours import Scale
+from alti.views import plots
+from alti.views.colours import DARK, LIGHT, Scale, contrast, paint
 from alti.views.html import class_of
 from alti.views.segments import passages, scale_of
 from alti.web.help import PLAIN
@@ -92,6 +94,19 @@ def test_what_the_model_did_not_know_is_marked(blank, unit):
         assert "\U0001f60d [UNK]" in text(blank, named)
 
 
+def test_only_what_the_model_did_not_know_is_marked(blank):
+    show(blank, text="I loved it \U0001f60d.")
+    marked = blank.run("""[...document.querySelectorAll('.result .alti-unknown')]
+        .map(mark => mark.parentNode)
+        .map(span => [span.textContent, span.title, span.nextSibling.textContent])""")
+    title = "The model does not know \U0001f60d and read [UNK]"
+    assert marked == 2 * [["\U0001f60d[UNK]", title, "."]]
+    blank.wait("!document.querySelector('#whatif').hidden")
+    pressed = "[...document.querySelectorAll('.result [data-score]')]"
+    blank.run(f"{pressed}.find(span => span.textContent.startsWith('\U0001f60d')).click()")
+    blank.wait("document.querySelector('#mixing-title em').textContent === '\U0001f60d'")
+
+
 def numbers(page, selector):
     code = f"[...document.querySelectorAll('{selector} [data-score]')].map(s => s.dataset.score)"
     return page.run(code)
@@ -124,7 +139,7 @@ def test_line_breaks_belong_to_no_word(blank):
 
 def test_the_layers_share_one_scale_and_have_a_legend(page):
     cells = """[...document.querySelectorAll('#strip tbody td')].map(td => [
-        Number(td.title.split(': ')[1]), Number(td.className.replace('alti-f', '') || 0)])"""
+        Number(td.title.split(': ')[1]), Number(td.className.replace(/alti-(f|zero)/, '') || 0)])"""
     shown = sorted(page.run(cells))
     levels = [level for _, level in shown]
     assert levels == sorted(levels)  # a larger share is nowhere paler
@@ -132,6 +147,29 @@ def test_the_layers_share_one_scale_and_have_a_legend(page):
     legend = text(page, "#strip .alti-legend")
     assert legend.startswith(f"0{shown[-1][0]:.3f}")
     assert "half of the colour at" in legend
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_no_share_is_the_palest_in_the_strip(page, dark):
+    """As computed, and in an exported panel: from the ramp's first colour on, evenly stronger."""
+    page.size(1280, 900, dark=dark)
+    cells = """[...document.querySelectorAll('#strip tbody td')].map(td => [
+        Number(td.className.replace(/alti-(f|zero)/, '') || 0),
+        getComputedStyle(td).backgroundColor])"""
+    colours = dict(sorted((level, as_hex(colour)) for level, colour in page.run(cells)))
+    theme = DARK if dark else LIGHT
+    assert {level: paint(level, theme).background for level in colours} == colours
+    assert 0 in colours
+    strengths = [contrast(colour, colours[0]) for colour in colours.values()]
+    assert strengths == sorted(strengths)
+    drawn = ElementTree.fromstring(file(page, "vector", "mixing"))
+    fills = {as_hex(each.get("fill", "")) for each in drawn.iter(f"{SVG}rect")}
+    assert colours[0] in fills
+    page.size(1280, 900)
+
+
+def as_hex(colour):
+    return "#" + "".join(f"{int(part):02x}" for part in re.findall(r"\d+", colour)[:3])
 
 
 def test_two_texts_are_compared_for_one_class_on_one_scale(blank):
@@ -160,6 +198,78 @@ def test_two_texts_are_compared_for_one_class_on_one_scale(blank):
     assert blank.run("document.querySelector('#flow-other').hidden") is True
 
 
+def test_what_is_made_of_what_has_one_scale_in_both_texts(blank):
+    end = "document.querySelector('{} .alti-legend').childNodes[2].textContent"
+    ends = []
+    for panel in (0, 1):
+        show(blank, text="It is a good film.", other="It is not a good film.", panel=panel)
+        ends.append(
+            [blank.run(end.format(box)) for box in ("#mixed", "#strip", "[data-method=alti]")]
+        )
+    assert ends[0] == ends[1]
+    assert ends[0][0] == ends[0][2]  # the words of the rows above
+
+
+@pytest.mark.parametrize("width", [320, 390, 1280])
+def test_the_name_below_the_graph_is_whole(blank, width):
+    blank.size(width, 900)
+    ends = """[...document.querySelectorAll('#flow svg:last-child .token.on')].map(name => {
+        const box = name.getBBox(), around = name.ownerSVGElement.viewBox.baseVal;
+        return box.x >= 0 && box.x + box.width <= around.width })"""
+    show(blank, text="It is good")
+    for place in (0, 1, 4):
+        show(blank, text="It is good", unit="tokens", place=place)
+        assert blank.run(ends) in ([True, True], [False, True]), place  # above it may lean over
+    blank.size(1280, 900)
+
+
+def test_a_lone_space_has_one_sign(blank):
+    show(blank, model="tiny-llama", text="A  clever film")
+    for named in ("#strip thead", "#flow"):
+        assert "␣" in text(blank, named)
+        assert "Ġ" not in text(blank, named)
+
+
+def test_a_graph_with_too_many_lines_says_which_are_drawn(blank, model):
+    long = ("Nobody expected the second half to drag quite so badly, did they? " * 16).strip()
+    show(blank, text=long, threshold=0.5)
+    said = text(blank, "#flow-by")
+    drawn = blank.run("document.querySelectorAll('#flow .edge').length")
+    assert f"{drawn:,} of " in said
+    assert "the largest, of at least " in said
+    least = float(said.partition("of at least ")[2].removesuffix(" %.")) / 100
+    layers = model.explain(long).layers
+    assert int((layers >= least).sum()) == pytest.approx(drawn, rel=0.02)
+    assert least > 0.005
+    assert "the largest, of at least" in blank.run(
+        "document.querySelector('#flow svg + svg').ariaLabel"
+    )
+    show(blank, text=TEXT, threshold=5)
+    layers = model.explain(TEXT).layers
+    assert f"{int((layers > 0.05).sum())} of {layers.numel():,} contributions are drawn" in text(
+        blank, "#flow-by"
+    )
+    assert "those above 5 %" in text(blank, "#flow-by")
+    of_plot = plots.graph(model.explain(TEXT), threshold=0.05).texts[-1].get_text()
+    assert (
+        f"{int((layers > 0.05).sum())} of {layers.numel()} contributions, those above 0.05"
+        in of_plot
+    )
+
+
+def test_the_prediction_is_read_after_the_last_layer_alone(blank):
+    show(blank, text=TEXT, layer=3)  # from 0
+    assert "at layer 4;" in text(blank, "#flow-by")
+    assert "is read" not in text(blank, "#flow-by")
+    assert "is read" not in text(blank, "#mixing-by")
+    blank.run("document.querySelector('#layer').focus()")
+    blank.key("ArrowRight")
+    blank.key("ArrowRight")
+    assert "at layer 6;" in text(blank, "#flow-by")
+    assert ", from which the prediction negative, 99." in text(blank, "#flow-by")
+    assert "is read from it" in text(blank, "#mixing-by")
+
+
 def test_the_graph_of_a_long_text_chooses_its_threshold(blank):
     long = "Nobody expected the second half to drag quite so badly, did they? " * 25
     show(blank, text=long.strip())
@@ -177,7 +287,7 @@ TEXTS = (
     "هذا فيلم رائع جدا",
     "这部电影非常好看。\n\nIt's   naïve\tcafe\u0301",
 )
-SPANS = """[...document.querySelectorAll('[data-method=absence] .alti-text')].map(p =>
+SPANS = """[...document.querySelectorAll('[data-method=METHOD] .alti-text')].map(p =>
     [...p.childNodes].map(n => n.nodeType === 3 ? [n.data, '', ''] : [
         n.firstChild.data, [...n.classList].find(c => /^alti-[fa]\\d+$/.test(c)) ?? '',
         n.dataset.score]))"""
@@ -190,16 +300,19 @@ def model():
 
 @pytest.mark.parametrize("unit", ["words", "tokens"])
 @pytest.mark.parametrize("text", TEXTS)
-def test_python_and_javascript_show_the_same_pieces_in_the_same_colours(blank, model, text, unit):
-    show(blank, text=text, methods="absence", unit=unit)
-    found = model.explain(text, method="absence")
+@pytest.mark.parametrize("method", ["absence", "alti"])  # signed, and not
+def test_python_and_javascript_show_the_same_pieces_in_the_same_colours(
+    blank, model, text, unit, method
+):
+    show(blank, text=text, methods=method, unit=unit)
+    found = model.explain(text, method=method)
     shown = passages(found, words=unit == "words")
     scale = scale_of(found, shown)
     expected = [
         [[piece.text or piece.tokens[0][0], *colour_of(piece, scale)] for piece in passage]
         for passage in shown
     ]
-    assert blank.run(SPANS) == expected
+    assert blank.run(SPANS.replace("METHOD", method)) == expected
 
 
 def colour_of(piece, scale: Scale):
@@ -229,7 +342,7 @@ def test_special_tokens_are_explained_one_hover_away(page):
     assert rest.startswith("Tokens like [CLS] and [SEP], which the tokenizer adds")
     chosen = page.run(title.format("'#mixing-title em'"))
     assert chosen.startswith("[CLS] is a special token")
-    assert chosen.endswith("The model's prediction is read from it.")
+    assert chosen.endswith("After the last layer, the model's prediction is read from it.")
     assert page.run(title.format("'#strip .special button'")).startswith("[CLS] is a special token")
     page.click("[name=unit][value=tokens]")
     assert page.run(title.format("'.result .alti-special'")).startswith("[CLS] is a special token")
@@ -255,6 +368,29 @@ def test_too_long_says_how_long_and_what_to_do(page):
         "its parts one by one."
     )
     page.problems.clear()
+
+
+def test_too_long_names_the_field_that_is(blank):
+    show(blank, text="A clever film", pair="and a dull plot")
+    blank.run("document.querySelector('#pair').select()")
+    blank.type("word " * 1000)
+    blank.wait("!document.querySelector('#error').hidden")
+    said = text(blank, "#error")
+    assert re.fullmatch(
+        r"The text has (\d+) tokens and the second text (\d+), together \d+, and the model takes "
+        r"\d+: shorten the second text by about \d\d? %, or explain its parts one by one\.",
+        said,
+    ), said
+    blank.problems.clear()
+
+
+def test_errors_of_options_name_the_field(blank):
+    blank.open(f"{blank.server}/#text=A%20clever%20film&methods=absence:value=much")
+    blank.wait("!document.querySelector('#error').hidden")
+    assert text(blank, "#error") == (
+        "The option value of absence takes a number, like 0.5, not 'much'."
+    )
+    blank.problems.clear()
 
 
 def test_hidden_hints_are_not_read_aloud(blank):
@@ -370,6 +506,21 @@ def test_pictures_keep_names_scales_and_borders_of_sub_words(blank):
     assert {p.get("stroke") for p in flow.iter(f"{SVG}path")} > {"rgb(31, 98, 180)"}
 
 
+def test_a_word_at_the_end_of_a_line_is_as_wide_as_it_is_written(blank):
+    show(blank, text="A film.", methods="alti")
+    texts = """import('/drawing.js').then(m => {
+        const box = document.createElement('pre');
+        box.textContent = 'to read\\nthe script';
+        document.body.append(box);
+        const found = [...m.drawing(box).querySelectorAll('text')].map(each =>
+            [each.textContent, each.getAttribute('textLength')]);
+        box.remove();
+        return found })"""
+    (first, wide), (second, wider) = blank.run(texts)
+    assert (first, second) == ("to read", "the script")
+    assert float(wide) / len(first) == pytest.approx(float(wider) / len(second), rel=0.01)
+
+
 def test_a_picture_holds_what_scrolls(blank):
     blank.size(390, 800)
     show(blank, text=TEXT)
@@ -426,3 +577,45 @@ def test_the_class_of_the_first_text_is_not_called_the_prediction_of_the_second(
     show(blank, text="It is a good film.", other="It is not a good film.", methods="absence")
     assert "the prediction positive, 99.9 % is read" in text(blank, "#flow-by")
     assert "the class positive, 0.2 % is read" in text(blank, "#flow-other-by")
+
+
+def in_a_notebook(browser, folder, shown, width):
+    """What a notebook shows, opened from a file where there is no network."""
+    (folder / "cell.html").write_text(f"<!doctype html><meta charset=utf-8>{shown}")
+    browser.size(width, 900)
+    browser.send("Network.enable")
+    offline = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
+    browser.send("Network.emulateNetworkConditions", **offline)
+    browser.open(f"file://{folder}/cell.html")
+    browser.send("Network.emulateNetworkConditions", **{**offline, "offline": False})
+
+
+def test_a_notebook_card_switches_layers_without_network(chromium, tmp_path, model):
+    found = model.explain(TEXT)
+    in_a_notebook(chromium, tmp_path, found._repr_html_(), 900)
+    visible = "[...document.querySelectorAll('.alti-layer')].map(each => each.offsetHeight > 0)"
+    assert chromium.run(visible) == [False] * 5 + [True]
+    for layer in (1, 3):
+        chromium.click(f".alti-layers label:nth-of-type({layer + 1})")
+        assert chromium.run(visible) == [number == layer for number in range(6)]
+        words = """[...document.querySelectorAll('.alti-layer')].find(each => each.offsetHeight)
+            .querySelectorAll('.alti-words [data-score]')"""
+        numbers = chromium.run(f"[...{words}].map(span => Number(span.dataset.score))")
+        row = replace(found, scores=found.relevance(layer)[found.position]).words()
+        assert numbers == pytest.approx(row.scores.tolist(), abs=6e-4)
+    assert chromium.run("performance.getEntriesByType('resource').length") == 0
+    assert chromium.run("document.scripts.length") == 0
+
+
+@pytest.mark.parametrize("width", [700, 1100])
+def test_a_table_of_a_notebook_is_whole_and_readable(chromium, tmp_path, model, width):
+    results = [model.explain(TEXT, method=method) for method in ("alti", "absence", "gradient")]
+    in_a_notebook(chromium, tmp_path, alti.cards.table(results), width)
+    cut = "(box => box.scrollWidth - box.clientWidth)(document.querySelector('.alti-wide'))"
+    assert chromium.run(cut) <= 0
+    heights = "[...document.querySelectorAll('tbody td.alti-by')].map(td => {const range ="
+    heights += " document.createRange(); range.selectNodeContents(td); return"
+    heights += " range.getClientRects().length })"
+    assert max(chromium.run(heights)) <= 4  # of up to nine words
+    pairs = "[...document.querySelectorAll('.alti-pair')].map(pair => pair.getClientRects().length)"
+    assert set(chromium.run(pairs)) == {1}

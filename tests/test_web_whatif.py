@@ -160,15 +160,15 @@ def test_rows_of_words_have_scales_and_marks(blank):
     assert re.fullmatch(r"−0\.\d+ againstfor negative \+0\.\d+relative effect", legends[0])
     assert re.search(r"\d\.\d+points$", legends[1])
     marked = "row => [...row.querySelectorAll('.alti-unknown')].map(s => s.parentNode.textContent)"
-    assert blank.run(f"{rows}.map({marked})") == [["\U0001f60d,[UNK]"]] * 2
+    assert blank.run(f"{rows}.map({marked})") == [["\U0001f60d[UNK]"]] * 2
     words = "[...document.querySelectorAll('#measured .alti-text')].map(p => p.textContent.trim())"
-    assert blank.run(words) == ["The plot is superb \U0001f60d,[UNK] but a mess."] * 2
+    assert blank.run(words) == ["The plot is superb \U0001f60d[UNK], but a mess."] * 2
     names = blank.run("[...document.querySelectorAll('.numbers tbody th')].map(t => t.textContent)")
-    assert "\U0001f60d, [UNK]" in names
-    pick(blank, "\U0001f60d,[UNK]")
+    assert "\U0001f60d [UNK]" in names
+    pick(blank, "\U0001f60d[UNK]")
     blank.click("#without")
     blank.wait(f"{TRIES} === 1")
-    assert "without “\U0001f60d, [UNK]”" in text(blank, "#tries li")
+    assert "without “\U0001f60d [UNK]”" in text(blank, "#tries li")
 
 
 @browsed

@@ -163,9 +163,9 @@ def _bench(
 
 
 def _name(model: str | None) -> str:
-    from alti.model.loading import DEFAULT_NAME
+    from alti.model.loading import DEFAULT_NAME, is_default
 
-    return DEFAULT_NAME if model in (None, "default") else str(model)
+    return DEFAULT_NAME if is_default(model) else str(model)
 
 
 def _require_none(options: dict[str, Any], task: str) -> None:

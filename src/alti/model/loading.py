@@ -34,6 +34,7 @@ from alti.read.modules import decodes, family_named, network
 
 DEFAULT = Path(__file__).with_name("default_model")
 DEFAULT_NAME = "minilm-l6-sst2"
+DEFAULT_NAMES = (DEFAULT_NAME, "default", "embedded")
 TOKENIZERS = ("tokenizer.json", "tokenizer_config.json")
 
 
@@ -76,7 +77,7 @@ def load(
         )
     languages = {key: more.pop(key) for key in LANGUAGES if key in more}
     hub = {key: more.pop(key) for key in HUB if key in more}
-    place = found(DEFAULT if name is None or _is_default(name) else name, hub)
+    place = found(DEFAULT if name is None or is_default(name) else name, hub)
     where = None if more.get("device_map") is not None else _device(device)
     kind = _dtype(dtype)
     if kind is None:
@@ -128,9 +129,9 @@ def _loaded(
     return loaded
 
 
-def _is_default(name: str | Path) -> bool:
-    """Whether the embedded model is meant; a folder of its name comes first."""
-    return name == "default" or (name == DEFAULT_NAME and not Path(DEFAULT_NAME).exists())
+def is_default(name: str | Path | None) -> bool:
+    """Whether the embedded model is meant; a folder of one of its names comes first."""
+    return name is None or (str(name) in DEFAULT_NAMES and not Path(name).exists())
 
 
 def find(name: str | Path) -> str:

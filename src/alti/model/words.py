@@ -18,9 +18,9 @@ _UNSPACED = (  # Thai and Lao, Burmese, Khmer, kana and Chinese characters: no s
     range(0x20000, 0x40000),
 )
 # Over the kinds of _kind: a run of letters and digits with apostrophes inside it and points
-# between digits; a run of punctuation and symbols; one character of an unspaced script, where a
-# word is a token.
-_WORD = re.compile(r"u|[ld](?:[ldj]|a(?=[ld])|(?<=d)o(?=d))*|[aopj]+")
+# between digits; a run of emoji; a run of punctuation; one character of an unspaced script, where
+# a word is a token.
+_WORD = re.compile(r"u|[ld](?:[ldj]|a(?=[ld])|(?<=d)o(?=d))*|s[sj]*|[aopj]+")
 _LINE = re.compile(r"[^\n\r\u2028\u2029]+")
 # A sentence ends behind . ! ? … (and closing quotes and brackets) before a space, or behind 。！？
 _END = re.compile(r"""[.!?…]+["'”’»)\]]*(?=\s|$)|[。！？]+[」』”’)]*""")
@@ -106,7 +106,8 @@ def members(text: str, tokens: Mapping[int, Span], groups: list[Span]) -> list[l
 
 
 def _kind(character: str) -> str:
-    """l(etter), d(igit), a(postrophe), o (point or comma), p(unctuation), j(oined), u(nspaced)."""
+    """l(etter), d(igit), a(postrophe), o (point or comma), p(unctuation), s(ymbol), j(oined),
+    u(nspaced)."""
     if character.isspace():
         return " "
     if any(ord(character) in script for script in _UNSPACED):
@@ -114,11 +115,17 @@ def _kind(character: str) -> str:
     category = unicodedata.category(character)
     if category == "Nd":
         return "d"
-    if category[0] == "M" or category == "Cf":  # accents, emoji variations, zero-width joiners
-        return "j"
+    if category[0] == "M" or category == "Cf" or _is_skin_tone(character):
+        return "j"  # accents, emoji variations, zero-width joiners
+    if category == "So":  # emoji: models know fewer of them than of the punctuation beside them
+        return "s"
     if category[0] in "LN" or category == "Pc":
         return "l"
     return "a" if character in "'’" else "o" if character in ".," else "p"
+
+
+def _is_skin_tone(character: str) -> bool:
+    return "\U0001f3fb" <= character <= "\U0001f3ff"
 
 
 def stripped(text: str, span: Span) -> Span:

@@ -153,4 +153,5 @@ def _ranked(each: Ranked, scale: Scale) -> str:
     """A word on the colour of its score, and the score."""
     name = escaped(shortened(each.name, 24))
     colour = class_of(scale.level(each.score))
-    return f'<span class="{colour}" dir="auto">{name}</span>{number_on(scale, each.score)} '
+    word = f'<span class="{colour}" dir="auto">{name}</span>'
+    return f'<bdi class="alti-pair">{word}{number_on(scale, each.score)} </bdi> '

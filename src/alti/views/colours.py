@@ -24,8 +24,10 @@ class Theme:
 
 LIGHT = Theme(lightness=(1.0, 0.52), chroma=(0.0, 0.16))
 DARK = Theme(lightness=(0.22, 0.7), chroma=(0.0, 0.15))
-# For an unknown background: equally far from white and black, and paler for small scores.
-BETWEEN = Theme(lightness=(0.72, 0.62), chroma=(0.04, 0.17), least=2)
+# For an unknown background: equally far from white and black, and greyer for small scores.
+BETWEEN = Theme(lightness=(0.57, 0.57), chroma=(0.02, 0.16), least=2)
+# Of 256 colours, those that do the same, the greyest first: for the label, and against it.
+_EVEN = {True: (67, 33), False: (137, 202)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +129,12 @@ def paint_256(level: int, theme: Theme) -> Numbered | None:
     The palette has no weak dark colours: where a grey is nearer, the text has the hue. None if the
     uncoloured background is nearer.
     """
+    if theme == BETWEEN:
+        even = _EVEN[level > 0]
+        return _numbered(even[len(even) * (abs(level) - 1) // STEPS])
     wanted = _oklab(paint(level, theme).background)
     hue = math.atan2(wanted[2], wanted[1])
     distance, best = _nearest(wanted, _with_hue(hue))
-    if theme.chroma[0]:
-        return _numbered(best)
     ground = _oklab(paint(0, theme).background)
     grey_distance, grey = _nearest(wanted, _GREYS)
     if math.dist(wanted, ground) < min(distance, grey_distance):

@@ -49,17 +49,19 @@ def _style_sheet() -> str:
     """html.css, classes for levels and for the widths of bars, and the legend's two ramps."""
     rules = [(Path(__file__).parent / "html.css").read_text(encoding="utf-8")]
     rules += [_level_rule(level) for level in range(-STEPS, STEPS + 1) if level]
+    rules += [f".alti .alti-zero {{ {_ground(0)} }}"]  # where no score is a colour too
     rules += [f".alti .alti-w{step} {{ width: {100 * step / STEPS:g}%; }}" for step in _WIDTHS]
     rules += [_ramp_rule("alti-ramp", 0), _ramp_rule("alti-both", -STEPS)]
     return "\n".join(rules) + "\n"
 
 
 def _level_rule(level: int) -> str:
-    light = paint(level, LIGHT)
-    dark = paint(level, DARK)
-    background = _by_theme("background", light.background, dark.background)
-    colour = _by_theme("color", light.ink, dark.ink)
-    return f".alti .{class_of(level)} {{ {background} {colour} }}"
+    colour = _by_theme("color", paint(level, LIGHT).ink, paint(level, DARK).ink)
+    return f".alti .{class_of(level)} {{ {_ground(level)} {colour} }}"
+
+
+def _ground(level: int) -> str:
+    return _by_theme("background", paint(level, LIGHT).background, paint(level, DARK).background)
 
 
 def _by_theme(name: str, light: str, dark: str) -> str:

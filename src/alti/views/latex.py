@@ -174,7 +174,7 @@ def _rows(attribution: Attribution, words: bool, common: "dict[str, Shades]") ->
     """The method and the text; further lines of the text are rows of their own."""
     shown = passages(attribution, words=words)
     shades = common.get(method_of(attribution)) or Shades.of(scores_of(shown))
-    left = _notes(attribution, Scale.of(attribution.scores.tolist()), words=words)
+    left = _notes(attribution, Scale(shades.high, shades.signed), words=words)
     lines = [*_lines(shown, shades), r" \quad ".join([_legend(attribution, shades), *left])]
     pairs = zip_longest([_method(attribution)], lines, fillvalue="")
     return _spaced([_row(left, text) for left, text in pairs])

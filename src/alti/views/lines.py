@@ -75,14 +75,14 @@ def _coloured(attribution: Attribution, style: Style, words: bool) -> list[str]:
     while lines and not lines[-1]:  # a prompt often ends with line breaks
         lines.pop()
     lines += ["", scale_legend(attribution, scale, style)]
-    return lines + _below(attribution, scale, style, words)
+    return lines + below(attribution, scale, style, words)
 
 
-def _below(attribution: Attribution, scale: Scale, style: Style, words: bool = True) -> list[str]:
+def below(attribution: Attribution, scale: Scale, style: Style, words: bool = True) -> list[str]:
     """What the scores are of, and what is not on the text."""
     unit = scale_name(attribution)
-    below = notes(attribution, scale, words=words) + ([f"scores: {plain(unit)}"] if unit else [])
-    return [style.set(note, DIM) for note in below]
+    said = notes(attribution, scale, words=words) + ([f"scores: {plain(unit)}"] if unit else [])
+    return [style.set(note, DIM) for note in said]
 
 
 def scale_legend(attribution: Attribution, scale: Scale, style: Style) -> str:
@@ -122,7 +122,7 @@ def bar_lines(attribution: Attribution, style: Style, words: bool) -> list[str]:
     ]
     if len(shown) < len(view):
         lines.append(f"… and {len(view) - len(shown)} more")
-    return lines + _below(attribution, scale, style, words)
+    return lines + below(attribution, scale, style, words)
 
 
 def _best(view: Attribution, most: int) -> list[int]:
@@ -149,7 +149,7 @@ def groups(attribution: Attribution, style: Style) -> list[str]:
         lines.append(f"{numbered}  {number:>{second}}  {bar}  {text if room >= LEAST else ''}")
     if len(order) < len(attribution):
         lines.append(f"… and {len(attribution) - len(order)} more")
-    return lines + _below(attribution, scale, style)
+    return lines + below(attribution, scale, style)
 
 
 def _bar(scale: Scale, score: float, style: Style, longest: int = BAR, *, pad: bool = False) -> str:

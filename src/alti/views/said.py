@@ -259,12 +259,18 @@ def special_total(attribution: Attribution) -> float:
 
 
 def notes(attribution: Attribution, scale: Scale, *, words: bool = True) -> list[str]:
-    """What a view does not show on the text, and its scores; nothing that is negligible."""
+    """What a view says below a text."""
+    left = outside(attribution, scale, words=words)
+    return [f"{name} {scale.number(score)}" for name, score in left.items()]
+
+
+def outside(attribution: Attribution, scale: Scale, *, words: bool = True) -> dict[str, float]:
+    """What a view does not show on the text, and its score; nothing that is negligible."""
     least = 0.0005 * (scale.largest or 1.0)
     left = left_out(attribution) if words or not is_text(attribution.source) else []
     left.append((SO_FAR, attribution.extra.get("answer", 0.0)))
     left.append((NOT_KEPT, attribution.extra.get("left_out", 0.0)))
-    return [f"{name} {scale.number(score)}" for name, score in left if abs(score) >= least]
+    return {name: score for name, score in left if abs(score) >= least}
 
 
 def left_out(attribution: Attribution) -> list[tuple[str, float]]:

@@ -1,10 +1,9 @@
 """Results for a terminal: the user's text on coloured backgrounds, bars, or lists."""
 
-import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import zip_longest
+from itertools import chain, zip_longest
 
 from alti._characters import plain
 from alti._errors import UsageError
@@ -13,7 +12,7 @@ from alti.model.attributions import Attributions
 from alti.model.source import Source
 from alti.views import lens
 from alti.views.colours import Scale
-from alti.views.lines import body, headline, scale_legend
+from alti.views.lines import below, body, headline, scale_legend
 from alti.views.predictions import answer, several
 from alti.views.said import (
     as_shown,
@@ -21,10 +20,9 @@ from alti.views.said import (
     is_text,
     method_of,
     name_of,
-    outside_of,
+    outside,
     scale_name,
     shortened,
-    special_total,
 )
 from alti.views.screen import (
     ALL,
@@ -99,12 +97,9 @@ def compare(
         shown = passages(attribution, words=words)
         scale = scale_of(attribution, shown)
         inner = replace(style, width=style.width - margin - 4)
-        text = [
-            *paragraphs(shown, scale, style, inner.width),
-            scale_legend(attribution, scale, inner),
-        ]
-        if unit := scale_name(attribution):
-            text.append(style.set(f"scores: {plain(unit)}", DIM))
+        text = paragraphs(shown, scale, style, inner.width)
+        text.append(scale_legend(attribution, scale, inner))
+        text += below(attribution, scale, inner, words)
         lines += ["", *_beside(name, text, margin, style)]
     return "\n".join(lines)
 
@@ -122,7 +117,7 @@ def _beside(name: str, text: list[str], margin: int, style: Style) -> Iterator[s
 
 
 def _table(attributions: Sequence[Attribution], style: Style, words: bool) -> str:
-    """A row for each word, a column for each method, and a last row for what is in no word.
+    """A row for each word, a column for each method, and last rows for what is in no word.
 
     The numbers are those of the methods themselves; below each name is what they are of.
     """
@@ -134,19 +129,20 @@ def _table(attributions: Sequence[Attribution], style: Style, words: bool) -> st
         )
     source = views[0].source
     names = [plain(_row_name(source, i)) for i in range(len(source))]
-    names += [_rest_name(attributions[0], views[0])] if source.by != "token" else []
+    rests = _rests(attributions, views, words)
+    names += rests
     first = max(map(cells, names), default=0)
     heads = [" " * first, "scores" if any(map(_unit, attributions)) else ""]
     heads[1] = padded(heads[1], first)
     rows = [padded(name, first) for name in names]
-    for attribution, view in zip(attributions, views, strict=True):
-        column = _column(view)
+    for number, (attribution, view) in enumerate(zip(attributions, views, strict=True)):
+        column = _column(view, [scores[number] for scores in rests.values()])
         above = (plain(method_of(attribution)), _unit(attribution))
-        width = max([*map(cells, above), *(len(number) for number, _ in column)])
+        width = max([*map(cells, above), *(len(score) for score, _ in column)])
         for i, (text, how) in enumerate(zip(above, (BOLD, DIM), strict=True)):
             heads[i] += f"  {' ' * (width - cells(text))}{style.set(text, how)}"
-        for i, (number, level) in enumerate(column):
-            rows[i] += "  " + " " * (width - len(number)) + style.painted(number, level)
+        for i, (score, level) in enumerate(column):
+            rows[i] += "  " + " " * (width - len(score)) + style.painted(score, level)
     lines = [headline(attributions[0], style, method=False), *filter(str.strip, heads), *rows]
     return "\n".join(lines)
 
@@ -162,19 +158,20 @@ def _row_name(source: Source, i: int) -> str:
     return name if is_text(source) else f"{name}: {shortened(source.tokens[i], GROUP)}"
 
 
-def _rest_name(attribution: Attribution, view: Attribution) -> str:
-    """What the last row is of: special tokens alone, or template and line breaks with them."""
-    rest = view.extra.get("ungrouped", 0.0)
-    alone = math.isclose(special_total(attribution), rest, abs_tol=1e-6)
-    only_special = attribution.source.by == "token" and alone
-    return "special tokens" if only_special else outside_of(view.source)
+def _rests(
+    attributions: Sequence[Attribution], views: Sequence[Attribution], words: bool
+) -> dict[str, list[float]]:
+    """What `render` says below a text, with the score that each method gives it."""
+    left = [
+        outside(attribution, Scale.of(view.scores.tolist()), words=words)
+        for attribution, view in zip(attributions, views, strict=True)
+    ]
+    return {name: [each.get(name, 0.0) for each in left] for name in chain(*left)}
 
 
-def _column(view: Attribution) -> list[tuple[str, int]]:
+def _column(view: Attribution, rests: list[float]) -> list[tuple[str, int]]:
     """The numbers of one method in a table, each with the level of its colour."""
     scores = view.scores.tolist()
     scale = Scale.of(scores)
-    levels = [(score, scale.level(score)) for score in scores]
-    if view.source.by != "token":
-        levels.append((view.extra.get("ungrouped", 0.0), 0))
+    levels = [(score, scale.level(score)) for score in scores] + [(rest, 0) for rest in rests]
     return [(scale.number(score), level) for score, level in levels]

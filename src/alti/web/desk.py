@@ -134,9 +134,19 @@ class Desk(AnswerDesk, WhatIfDesk, DeeperDesk, SetDesk, AlignmentDesk, ImageDesk
         encoded = encoder.encode(question["text"], question["text_pair"], truncate=True)
         limit = min(self.limits.tokens, encoder.limit)
         if encoded.cut or len(encoded.ids) > limit:
-            whole = encoder.tokenizer(question["text"], question["text_pair"], verbose=False)
-            raise UsageError(too_long(len(whole["input_ids"]), limit, encoder.limit))
+            raise UsageError(_too_long(encoder.tokenizer, question, limit, encoder.limit))
         return model
+
+
+def _too_long(tokenizer: Any, question: dict[str, Any], limit: int, model_limit: int) -> str:
+    def count(*texts: str | None, **more: Any) -> int:
+        return len(tokenizer(*texts, verbose=False, **more)["input_ids"])
+
+    text, pair = question["text"], question["text_pair"]
+    parts = None
+    if pair is not None:
+        parts = (count(text, add_special_tokens=False), count(pair, add_special_tokens=False))
+    return too_long(count(text, pair), limit, model_limit, parts)
 
 
 def _named(desk: Desk, question: dict[str, Any], found: list[Attribution]) -> dict[str, Any]:
@@ -254,9 +264,14 @@ def _names(attribution: Attribution) -> list[str]:
         zip(attribution.tokens, owners, attribution.offsets, strict=True)
     ):
         characters = "" if owner < 0 else texts[owner][slice(*span)]
-        shown = characters.strip() or ("↵" if "\n" in characters else token)
+        shown = characters.strip() or _blank(characters) or token
         names.append(visible(f"{shown} {unknown[i]}".strip()))
     return names
+
+
+def _blank(characters: str) -> str:
+    """A sign for a token that is nothing but space, as views/lens.py writes it."""
+    return "↵" if "\n" in characters else "␣" * len(characters)
 
 
 def _pieces(attribution: Attribution, *, words: bool) -> list[list[dict[str, Any]]]:

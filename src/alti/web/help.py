@@ -54,6 +54,10 @@ _FIELDS = (  # arguments of the library, as the page calls them
     (r"\bwith position=", "in the field Position"),
     (r"\bor give position=", "or fill in Position"),
     (r"\btext_pair\b", "the second text"),
+    (r"\bmethod (\w+) takes (\w+) as one of", r"The option \2 of \1 takes one of"),
+    (r"\bmethod (\w+) takes (\w+) as int,", r"The option \2 of \1 takes a whole number,"),
+    (r"\bmethod (\w+) takes (\w+) as float,", r"The option \2 of \1 takes a number,"),
+    (r"\bmethod (\w+) takes (\w+) as \w+,", r"The option \2 of \1 takes other values,"),
     (r", or cut it with truncate=True \(--truncate\)", ""),
     (r": try --dtype float32", ": the server would have to be started with --dtype float32"),
     (r"load the model with dtype='float32' \(--dtype float32\)", "start the server with --dtype "
@@ -74,15 +78,22 @@ def in_fields(message: str, *, of_words: bool = False) -> str:
     return message
 
 
-def too_long(tokens: int, limit: int, model_limit: int) -> str:
-    """How long a text is, how long it may be, and what to do."""
-    share = -(-100 * (tokens - limit) // tokens)
+def too_long(
+    tokens: int, limit: int, model_limit: int, parts: tuple[int, int] | None = None
+) -> str:
+    """How long a text is, how long it may be, and what to do; `parts` are those of a pair."""
     if limit < model_limit:
         allowed = f"{limit} can be explained here"
         otherwise = "or start the server with a higher --max-tokens"
     else:
         allowed = f"the model takes {limit}"
         otherwise = "or explain its parts one by one"
-    return (
-        f"the text has {tokens} tokens, and {allowed}: shorten it by about {share} %, {otherwise}"
-    )
+    if parts is None:
+        length, longer, size = f"the text has {tokens} tokens", "it", tokens
+    else:
+        first, second = parts
+        length = f"the text has {first} tokens and the second text {second}, together {tokens}"
+        longer = "the second text" if second > first else "the text"
+        size = max(parts)
+    share = min(100, -(-100 * (tokens - limit) // size))
+    return f"{length}, and {allowed}: shorten {longer} by about {share} %, {otherwise}"

@@ -29,6 +29,7 @@ from alti.views.plots.look import (
     array,
     axes,
     bare,
+    colour_bar,
     fit,
     inches,
     literal,
@@ -58,6 +59,7 @@ BARS = 40  # the most tokens to show
 WIDTH = 4.5  # inches, enough for a title
 TITLE = 64  # characters of a title
 COLUMNS = 60  # the most tokens to show beside each other
+PAGE = 7.0  # inches, the width of a page on which matrices stand beside each other
 
 
 def tokens(attribution: Attribution, *, words: bool = True, ax: Axes | None = None) -> Axes:
@@ -172,8 +174,9 @@ def matrix(
     columns = f"token before layer {number}" if contributions else "input token"
     ax.set_xlabel(columns, fontsize=8.5, color=MUTED)
     ax.set_ylabel(f"token after layer {number}", fontsize=8.5, color=MUTED)
-    _colour_bar(image, ax, (across, down), _share_name(contributions))
-    title(ax, *titles(attribution, f"layer {number} of {len(maps)}"))
+    colour_bar(image, ax, (across, down), _share_name(contributions))
+    remark = [f"layer {number} of {len(maps)}", _arrow(attribution)]
+    title(ax, *titles(attribution, " · ".join(filter(None, remark))))
     return ax
 
 
@@ -199,7 +202,7 @@ def predictions(attributions: Attributions, *, words: bool = True, ax: Axes | No
     if view.source.answer is not None:
         begins = int((shown < view.source.answer).sum()) - 0.5
         ax.axvline(begins, color=MUTED, linewidth=0.8)
-    _colour_bar(image, ax, size, "for each prediction")
+    colour_bar(image, ax, size, "for each prediction")
     title(ax, *_titles_of(attributions, len(shown), every.shape[1]))
     return ax
 
@@ -240,18 +243,22 @@ def layers(
     attribution: Attribution,
     *,
     contributions: bool = False,
+    largest: float | None = None,
     axes: Sequence[Axes] | NDArray[np.object_] | None = None,
 ) -> NDArray[np.object_]:
-    """The matrices of all layers on one scale: R^l, or C^l with `contributions`; one Axes each."""
+    """The matrices of all layers on one scale: R^l, or C^l with `contributions`; one Axes each.
+
+    The scale ends at `largest`, or at the largest share: give it to compare several attributions.
+    """
     maps = maps_of(attribution, contributions)
     count = len(maps)
     side = min(max(1.7, 0.13 * len(attribution.tokens)), 3.6)
     new = axes is None
-    columns = min(count, _columns(count)) if new else 1
+    columns = _columns(count, side) if new else 1
     panels = _grid(attribution, count, columns, side) if axes is None else _flat(axes)
     if len(panels) != count:
         raise UsageError(f"{len(panels)} axes for {count} layers: give one for each")
-    scale = _scale(maps)
+    scale = _scale(maps, largest)
     for i, ax in enumerate(panels):
         image = _draw(ax, maps[i], scale, attribution.position)
         size = (72 * side, 72 * side) if new else room(ax)
@@ -259,13 +266,14 @@ def layers(
         last = not new or i + columns >= count
         _name_panel(ax, names_of(attribution.source), size, rows=first, columns=last)
         ax.set_title(f"layer {i + 1}", loc="left", fontsize=8.5, color=INK, pad=4)
-    _colour_bar(image, panels[columns - 1 if new else -1], size, _share_name(contributions))
+    colour_bar(image, panels[columns - 1 if new else -1], size, _share_name(contributions))
     return _object_array(panels)
 
 
-def _columns(count: int) -> int:
-    """Columns of a grid: about 4, with few empty places."""
-    return min(range(3, 7), key=lambda columns: (-count % columns, abs(columns - 4)))
+def _columns(count: int, side: float) -> int:
+    """Columns of a grid that is as wide as a page: as few empty places as can be, then many."""
+    most = min(count, max(2, int(PAGE / side)))
+    return min(range(min(2, most), most + 1), key=lambda columns: (-count % columns, -columns))
 
 
 def _flat(axes: Sequence[Axes] | NDArray[np.object_]) -> list[Axes]:
@@ -294,7 +302,7 @@ def _grid(attribution: Attribution, count: int, columns: int, side: float) -> li
     grid = figure.subplots(rows, columns, squeeze=False).flat
     for unused in grid[count:]:
         unused.remove()
-    heading = " · ".join(filter(None, titles(attribution)))
+    heading = " · ".join(filter(None, titles(attribution, _arrow(attribution))))
     figure.suptitle(heading, x=0.01, ha="left", fontsize=10, color=INK, **typeface())
     return list(grid[:count])
 
@@ -312,9 +320,9 @@ def _share_name(contributions: bool) -> str:
     return "contribution" if contributions else "relevance"
 
 
-def _scale(values: Array) -> Normalize:
+def _scale(values: Array, largest: float | None = None) -> Normalize:
     """A scale that is steeper for small shares, which a few large ones would leave white."""
-    return PowerNorm(0.6, 0, values.max())
+    return PowerNorm(0.6, 0, values.max() if largest is None else largest)
 
 
 def _draw(ax: Axes, values: Array, scale: Normalize, position: int | None) -> AxesImage:
@@ -327,18 +335,9 @@ def _draw(ax: Axes, values: Array, scale: Normalize, position: int | None) -> Ax
     return image
 
 
-def _colour_bar(image: AxesImage, ax: Axes, size: Room, name: str) -> None:
-    """Add a narrow colour bar to the right of the Axes, at most three inches long."""
-    across, down = size
-    figure = ax.get_figure(root=True)
-    pad = 5 / down  # keeps the numbers at its ends beside the Axes
-    length = min(1 - 2 * pad, 216 / down)
-    place = ax.inset_axes((1 + 9 / across, 1 - pad - length, 7 / across, length))
-    assert figure is not None
-    bar = figure.colorbar(image, cax=place)
-    bar.outline.set_visible(False)
-    place.tick_params(length=2, width=0.5, color=MUTED, labelsize=7.5, labelcolor=MUTED)
-    bar.set_label(name, fontsize=8, color=MUTED)
+def _arrow(attribution: Attribution) -> str:
+    """What the arrow beside a matrix says."""
+    return "" if attribution.position is None else "◂ the row that is read"
 
 
 def titles(attribution: Attribution, remark: str = "") -> tuple[str, str]:

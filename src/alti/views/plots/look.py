@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -192,3 +193,17 @@ def legend(ax: Axes, handles: Sequence[Artist], labels: Sequence[str]) -> None:
     box = ax.legend(handles, names, loc="upper left", bbox_to_anchor=(1.01, 1.02), **look)
     for text in box.get_texts():
         text.set(**typeface())
+
+
+def colour_bar(image: AxesImage, ax: Axes, size: Room, name: str) -> None:
+    """Add a narrow colour bar to the right of the Axes, at most three inches long."""
+    across, down = size
+    figure = ax.get_figure(root=True)
+    pad = 5 / down  # keeps the numbers at its ends beside the Axes
+    length = min(1 - 2 * pad, 216 / down)
+    place = ax.inset_axes((1 + 9 / across, 1 - pad - length, 7 / across, length))
+    assert figure is not None
+    bar = figure.colorbar(image, cax=place)
+    bar.outline.set_visible(False)
+    place.tick_params(length=2, width=0.5, color=MUTED, labelsize=7.5, labelcolor=MUTED)
+    bar.set_label(name, fontsize=8, color=MUTED)

@@ -1,9 +1,9 @@
 // The cards below the inputs: the explanations, what a token consists of, and the graph.
 
-import { changes, commonScale } from "/changes.js";
+import { changes, commonScale, widest } from "/changes.js";
 import { graph, STEPS, suitable } from "/graph.js";
 import { rowsOf, strip } from "/mixing.js";
-import { added, element, legend, paragraphs } from "/paint.js";
+import { added, element, legend, paragraphs, scaleOf } from "/paint.js";
 import { method, model, questionOf, remember, rememberSoon, sideName, state } from "/state.js";
 import { showWhatIf } from "/whatif.js";
 
@@ -200,38 +200,45 @@ function pick(panel, place) {
 
 export const pickHere = (place) => pick(views.indexOf(active()), place);
 
+// What the picked tokens consist of, for each layer.
+const madeOf = (view) => rowsOf(view.maps, picked(view).places, view.names.length, state.since);
+
 function showMixing(view) {
-  const word = picked(view);
-  const { places } = word;
-  showMixingTitle(view, word);
-  const rows = rowsOf(view.maps, places, view.names.length, state.since);
+  const { places } = picked(view);
+  const made = new Map(views.filter(Boolean).map((each) => [each, madeOf(each)]));
+  const rows = made.get(view);
+  const scale = { largest: Math.max(...[...made.values()].flat(2)), signed: false };
   const choose = (layer) => {
     state.layer = layer;
     rememberSoon();
-    showLayer(view, rows);
+    showLayer(view, made);
   };
   const room = at("strip").clientWidth;
-  at("strip").replaceChildren(...strip(view, rows, { places, room, choose, pick: pickHere }));
+  const options = { places, scale, room, choose, pick: pickHere };
+  at("strip").replaceChildren(...strip(view, rows, options));
   at("layer").max = rows.length;
   at("layer").oninput = () => choose(Number(at("layer").value) - 1);
-  showLayer(view, rows);
+  showLayer(view, made);
   if (moved) {
     for (const box of [at("strip"), ...boxes()]) centre(box, box.querySelector(".on[data-place]"));
   }
   moved = false;
 }
 
+// Whether the prediction is read from these tokens at the chosen layer, which only the last can be.
+const isRead = (view, places) =>
+  places.includes(view.position) && layerOf(view) === view.maps.length - 1;
+
 function showMixingTitle(view, word) {
   const { places, name } = word;
-  const isRead = places.includes(view.position);
   const title = element("em", { dir: "auto", text: name, title: meaningOf(view, places[0], name) });
   const which = views.every(Boolean) ? ` in ${sideName(views.indexOf(view))}` : "";
   at("mixing-title").replaceChildren("What ", title, ` is made of${which}`);
   const seen = `As ${view.mixing.method} sees it in ${view.model}`;
-  const note = isRead ? `; ${readOf(view)} is read from it` : "";
+  const note = isRead(view, places) ? `; ${readOf(view)} is read from it` : "";
   const part = partOf(view, word);
   at("mixing-by").textContent = `${seen}${note}${part}. Click a word for another.`;
-  if (state.place === null || view.position === null || isRead) return;
+  if (state.place === null || view.position === null || places.includes(view.position)) return;
   showPredictionAt(word);
   const text = `Back to ${view.names[view.position]}`;
   const about = { type: "button", class: "plain", text };
@@ -250,8 +257,8 @@ function showPredictionAt({ places }) {
 // What a special token is doing here, one hover away.
 function meaningOf(view, place, name) {
   if (!view.special[place]) return null;
-  const read = place === view.position ? " The model's prediction is read from it." : "";
-  return `${added(name)}${read}`;
+  if (place !== view.position) return added(name);
+  return `${added(name)} After the last layer, the model's prediction is read from it.`;
 }
 
 function centre(box, column) {
@@ -261,16 +268,23 @@ function centre(box, column) {
 
 const layerOf = (view) => Math.min(state.layer ?? Infinity, view.maps.length - 1);
 
-function showLayer(view, rows) {
+// `made` has the rows of every text, whose scale is one.
+function showLayer(view, made) {
   const layer = layerOf(view);
+  const rows = made.get(view);
+  showMixingTitle(view, picked(view));
   at("layer").value = layer + 1;
   at("layer-number").textContent = `${layer + 1} of ${rows.length}`;
   at("layer").setAttribute("aria-valuetext", `${layer + 1} of ${rows.length}`);
   for (const line of at("strip").querySelectorAll("tr[data-layer]")) {
     line.classList.toggle("on", Number(line.dataset.layer) === layer);
   }
-  const options = { picked: placeOf(view), pick: pickHere };
-  const { texts, scale } = paragraphs(view, state.unit, rows[layer], options);
+  const scales = [...made].map(([each, mixed]) =>
+    scaleOf(each[state.unit], mixed[layerOf(each)], each.special),
+  );
+  const scale = widest(scales);
+  const options = { picked: placeOf(view), pick: pickHere, scale };
+  const { texts } = paragraphs(view, state.unit, rows[layer], options);
   const text = element(
     "div",
     { class: `alti-${state.unit}` },
@@ -309,16 +323,12 @@ function drawGraph(view, box, threshold) {
   const scrolled = box.scrollLeft;
   const panel = views.indexOf(view);
   const options = { threshold, last, room: box.clientWidth, pick: (place) => pick(panel, place) };
-  const { pictures, count, all } = graph(view, places, options);
+  const { pictures, which } = graph(view, places, options);
   box.replaceChildren(...pictures);
   box.scrollLeft = scrolled;
   const target = element("em", { dir: "auto", text: name });
-  const [drawn, every] = [count, all].map((number) => number.toLocaleString("en"));
-  const least = Number((100 * threshold).toPrecision(3));
-  const numbers = `${drawn} of ${every} contributions are drawn, those above ${least} %`;
   const text = views.every(Boolean) ? ` in ${sideName(panel)}` : "";
-  const isRead = places.includes(view.position);
-  const whose = isRead ? `, from which ${readOf(view)} is read,` : "";
-  const note = `${whose} at layer ${last + 1}${text}; ${numbers}.`;
+  const whose = isRead(view, places) ? `, from which ${readOf(view)} is read,` : "";
+  const note = `${whose} at layer ${last + 1}${text}; ${which}.`;
   at(`${box.id}-by`).replaceChildren("Highlighted lines lead to ", target, note);
 }

@@ -41,8 +41,10 @@ export function commonScale(views, unit, method) {
       .filter((row) => row.method === method)
       .map((row) => scaleOf(view[unit], row.scores, view.special)),
   );
-  return {
-    largest: Math.max(0, ...scales.map(({ largest }) => largest)),
-    signed: scales.some(({ signed }) => signed),
-  };
+  return widest(scales);
 }
+
+export const widest = (scales) => ({
+  largest: Math.max(0, ...scales.map(({ largest }) => largest)),
+  signed: scales.some(({ signed }) => signed),
+});

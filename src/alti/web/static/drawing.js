@@ -248,7 +248,7 @@ function lines(text) {
     range.setEnd(text, at + letter.length);
     at += letter.length;
     const box = range.getClientRects()[0];
-    if (!box) continue;
+    if (!box?.width) continue; // a line break
     const last = parts.at(-1);
     if (last && Math.abs(last.box.top - box.top) < 2) {
       last.part += letter;

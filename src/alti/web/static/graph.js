@@ -27,11 +27,12 @@ export function graph(view, places, { threshold, last, room, pick }) {
   const { maps, names } = view;
   const passing = flows(maps, places, names.length, last);
   const edges = edgesOf(maps, passing, names.length, threshold, last);
+  const which = said(edges, threshold, (last + 1) * names.length ** 2);
   const strong = strongFrom(edges);
   const plan = planOf(names, maps.length, last, room);
   const { width, height } = plan;
   const target = places.map((place) => names[place]).join(" ");
-  const label = `Contributions of at least ${100 * threshold} % that lead to ${target}`;
+  const label = `Contributions that lead to ${target}: ${which}`;
   const layers = drawn("svg", { width: NAMES, height, class: "names", "aria-hidden": "true" });
   const viewBox = `0 0 ${width} ${height}`;
   const svg = drawn("svg", { width, height, viewBox, role: "group", "aria-label": label });
@@ -48,12 +49,24 @@ export function graph(view, places, { threshold, last, room, pick }) {
   });
   names.forEach((name, i) => drawLabel(svg, plan, name, i, places.includes(i), pick));
   for (const i of places) {
-    const below = { x: plan.x(i), y: plan.y(last + 1) + 24, "text-anchor": "middle" };
-    drawn("text", { class: "token on", ...below }, svg, short(names[i]));
+    const name = short(names[i]);
+    const below = { x: inside(plan, i, name), y: plan.y(last + 1) + 24, "text-anchor": "middle" };
+    drawn("text", { class: "token on", ...below }, svg, name);
   }
   drawLegend(svg, plan, strong, short(target));
-  const all = (last + 1) * names.length ** 2;
-  return { pictures: [layers, svg], count: edges.length, all };
+  return { pictures: [layers, svg], which };
+}
+
+// Which contributions are drawn: all above the threshold, or the largest of them.
+function said(edges, threshold, all) {
+  const least = edges.reduce((lowest, { share }) => Math.min(lowest, share), 1);
+  const cut = edges.length === EDGES;
+  const above = Number((100 * threshold).toPrecision(3));
+  const lowest = Math.floor(10_000 * least) / 100;
+  const [drawn, every] = [edges.length, all].map((number) => number.toLocaleString("en"));
+  const count = `${drawn} of ${every} contributions are drawn`;
+  if (!cut) return `${count}, those above ${above} %`;
+  return `${count}, the largest, of at least ${Math.max(above, lowest)} %`;
 }
 
 const crosses = ({ i, j }) => i !== j;
@@ -92,6 +105,12 @@ function planOf(names, layers, last, room) {
   };
 }
 
+// The middle of a name below a token that is as near to it as the edges allow.
+function inside({ x, width }, i, name) {
+  const half = 4.6 * letters(name).length;
+  return Math.max(half, Math.min(width - half, x(i)));
+}
+
 // The share of the picked tokens that passes through each token of each layer.
 function flows(maps, places, size, last) {
   const passing = [startOf(places, size)];
@@ -105,7 +124,7 @@ function edgesOf(maps, passing, size, threshold, last) {
     for (let i = 0; i < size; i++) {
       for (let j = 0; j < size; j++) {
         const share = maps[l][i * size + j];
-        if (share >= threshold) edges.push({ l, i, j, share, flow: passing[l + 1][i] * share });
+        if (share > threshold) edges.push({ l, i, j, share, flow: passing[l + 1][i] * share });
       }
     }
   }

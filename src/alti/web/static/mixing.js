@@ -60,11 +60,11 @@ export const short = (name) =>
   letters(name).length > 16 ? `${letters(name).slice(0, 15).join("")}…` : name;
 export const leans = (name) => letters(name).length > 2;
 
-export function strip(view, rows, { places, room, choose, pick }) {
+// The rows have one scale for all layers.
+export function strip(view, rows, { places, scale, room, choose, pick }) {
   const columns = view.names.map((_, i) => column(view, i, places, pick));
   const head = element("tr", {}, element("td", { text: "layer" }), ...columns);
   const table = element("table", { class: "strip" }, element("thead", {}, head));
-  const scale = { largest: Math.max(...rows.flat()), signed: false }; // one for all layers
   const lines = rows.map((row, layer) => line(view, row, layer, scale, choose));
   table.append(element("tbody", {}, ...lines));
   table.style.setProperty("--cell", `${fitting(room - 60, view.names.length, 22, 54) - 2}px`);
@@ -95,7 +95,7 @@ function line(view, row, layer, scale, choose) {
   row.forEach((score, i) => {
     const title = `${view.names[i]}, ${name}: ${number(score, scale)}`;
     const shade = (score / (scale.largest || 1)) ** STEEP;
-    tableRow.append(element("td", { class: classOf(shade, 1) || null, title }));
+    tableRow.append(element("td", { class: classOf(shade, 1) || "alti-zero", title }));
   });
   return tableRow;
 }

@@ -4,7 +4,6 @@ import { folds, isLong, strip } from "/overview.js";
 import { classOf, element, legend, number, readAs, unknownMark } from "/paint.js";
 
 const RANKED = 10; // pieces in the list
-const AGAINST = 3; // of those that speak against it
 const REST = 120; // milliseconds without a change, after which names and numbers follow the colours
 
 let shown = null; // { view, scale }: what the prompt is coloured by
@@ -138,16 +137,17 @@ function named(node, i) {
   node.dataset.score = share;
 }
 
-// The pieces with the highest scores, and those that speak most against the answer.
+// The pieces with the largest scores, whether they speak for the answer or against it.
 export function rankedList(view) {
   const scale = scaleOfPieces(view);
   const order = view.pieces
     .map((piece, i) => ({ ...piece, i }))
     .filter(({ score, special }) => score !== undefined && !special)
-    .sort((a, b) => b.score - a.score);
-  const best = order.filter(({ score }) => score > 0).slice(0, RANKED);
-  const worst = order.filter(({ score }) => score < 0).slice(-AGAINST);
-  const lines = [...best, ...worst].map((piece) => line(piece, scale));
+    .sort((a, b) => Math.abs(b.score) - Math.abs(a.score));
+  const lines = order
+    .filter(({ score }) => score)
+    .slice(0, RANKED)
+    .map((piece) => line(piece, scale));
   const text = view.heading ?? "What it rests on most";
   const about = { class: "ranked", id: "ranked", "aria-label": text };
   const title = element("h3", { text });
