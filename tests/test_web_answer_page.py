@@ -205,7 +205,8 @@ def test_one_answer_rather_than_another(blank, model):
 
 SLOW = """window.fetched = window.fetched ?? window.fetch
     const so = {state: 'working', done: 2, total: null, written: [
-        {id: 20, text: ' so', probability: .5}, {id: 21, text: ' far', probability: .25}]}
+        {id: 20, text: ' so', name: 'so', probability: .5},
+        {id: 21, text: ' far', name: 'far', probability: .25}]}
     const left = new DOMException('', 'AbortError')
     window.fetch = (address, options) => {
         if (address.startsWith('/api/queue')) return Promise.resolve(Response.json(so))
@@ -315,6 +316,14 @@ def test_a_part_of_a_letter_is_no_letter(blank):
     assert blank.run(f"{TOKENS}.map(t => t.textContent).join('')") == answer
     assert blank.run(f"{TOKENS}.length") > len(answer)
     assert blank.run(f"{TOKENS}.every(t => t.ariaLabel.length > 4)")
+
+
+def test_what_was_written_can_be_edited_in_any_script(blank, model):
+    """The box holds the decoded answer, whatever names its tokens have."""
+    ids = model.encoder.plain(" 我爱").ids
+    answering(blank, form="text", text="The plot is", answer="çĪ±", ids=ids)
+    assert blank.run("document.querySelector('#answer-text').value") == " 我爱"
+    assert quote(" 我爱") in blank.run("location.href.replaceAll('+', '%20')")
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -13,6 +13,7 @@ from alti.methods import METHODS
 from alti.model.answers import GREEDY, JoinedByTokens
 from alti.model.attribution import Attribution
 from alti.model.attributions import Attributions
+from alti.model.decoding import LONGEST, decoded
 from alti.model.head import VOCABULARIES, token_label
 from alti.model.model import Model
 from alti.model.question import Question, read_prompt
@@ -30,7 +31,7 @@ LARGER = ("sentence", "line", "document", "message")  # groups that may be score
 NUMBERS = 4_000_000  # of maps in a file of JSON
 LABEL = 300  # characters of an answer in a title
 
-Token = dict[str, Any]  # of an answer: its id, text and probability
+Token = dict[str, Any]  # of an answer: its id, text, name and probability
 
 
 class AnswerDesk:
@@ -119,15 +120,30 @@ class Watched:
         ends = network(model.model).generation_config.eos_token_id
         self.ends = ends if isinstance(ends, list) else [ends]
         self.tokens: list[Token] = []
+        self.pending: list[int] = []  # tokens whose character is not complete
 
     def __call__(self, ids: Tensor, logits: Tensor) -> Tensor:
         chance, index = logits[0].double().softmax(-1).max(0)
         number = int(index)
         if number not in self.ends and len(self.tokens) < self.most:
-            text = visible(token_label(self.model.tokenizer, number))
-            self.tokens.append({"id": number, "text": text, "probability": float(chance)})
+            text = self._new_text(ids[0].tolist(), number)
+            name = text.strip() or token_label(self.model.tokenizer, number)
+            said = {"text": visible(text), "name": visible(name)}
+            self.tokens.append({"id": number, **said, "probability": float(chance)})
             self.wrote(self.tokens[-1])
         return logits
+
+    def _new_text(self, before: list[int], number: int) -> str:
+        """What a token adds to the answer's text: nothing before its character is complete."""
+        if self.model.head.kind != "causal":  # a decoder's first tokens are no text
+            before = [token["id"] for token in self.tokens]
+        before = before[: len(before) - len(self.pending)]
+        self.pending.append(number)
+        text, _ = decoded(self.model.tokenizer, self.pending, before)
+        if text.endswith("\ufffd") and len(self.pending) < LONGEST:
+            return ""
+        self.pending = []
+        return text
 
 
 def _prompt(question: dict[str, Any]) -> dict[str, Any]:

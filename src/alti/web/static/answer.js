@@ -216,14 +216,19 @@ function write() {
 // The tokens that were written so far.
 function showWritten(written) {
   if (written.length < tokens.length) return;
-  tokens = written.map((token) => ({ ...token, name: token.text.trim() || token.text }));
-  asked.answer = tokens.map(({ text }) => text).join("");
+  tokens = written;
   asked.ids = tokens.length ? tokens.map(({ id }) => id) : null;
-  at("answer-text").value = asked.answer;
-  grow(at("answer-text"));
+  fillAnswer();
   at("answer").hidden = false;
   const title = element("h2", { id: "answer-title", text: "The model writes …" });
   at("answer").replaceChildren(element("header", {}, title), answerLine(tokens, [0, 0], explain));
+}
+
+// What the model wrote, as text that can be edited.
+function fillAnswer() {
+  asked.answer = tokens.map(({ text }) => text).join("");
+  at("answer-text").value = asked.answer;
+  grow(at("answer-text"));
 }
 
 export function cancelAnswer() {
@@ -268,6 +273,7 @@ async function load(part, signal) {
   if (view.answer) {
     tokens = view.answer;
     exact = true;
+    if (asked.ids) fillAnswer();
   }
   keepAsked();
   show();
