@@ -205,6 +205,22 @@ def test_a_word_of_a_prompt_by_keyboard(blank, writer):
 
 
 @browsed
+def test_a_window_may_change_while_an_answer_is_asked_about(blank):
+    """The card stays, and what is said stays the answer's; there was a next word before."""
+    show(blank, model="tiny-chat", text="The plot is", methods="absence")
+    blank.run("document.querySelector('[name=ask][value=answer]').click()")
+    told = quote(json.dumps({"form": "chat", "messages": CHAT, "answer": "It is better"}))
+    blank.run(f"location.hash = '#model=tiny-chat&ask=answer&prompt={told}'")
+    blank.wait("!!document.querySelector('#prompted') && !document.querySelector('#whatif').hidden")
+    said = text(blank, "#status")
+    assert said.startswith("It is better")
+    blank.size(700, 800)
+    blank.run("new Promise(done => setTimeout(done, 500))")
+    assert blank.run("document.querySelector('#whatif').hidden") is False
+    assert text(blank, "#status") == said
+
+
+@browsed
 def test_measuring_can_be_cancelled(blank):
     show(blank, text="word " * 150, methods="absence")
     blank.click("#measure")

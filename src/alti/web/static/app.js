@@ -265,7 +265,7 @@ function wireViews() {
 function wireWindow() {
   addEventListener("resize", () => {
     clearTimeout(wireWindow.timer);
-    wireWindow.timer = setTimeout(show, PAUSE);
+    wireWindow.timer = setTimeout(() => isAnswering() || show(), PAUSE);
     for (const panel of document.querySelectorAll(".menu[open] .panel")) keepInside(panel);
   });
   addEventListener("hashchange", () => {

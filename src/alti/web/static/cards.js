@@ -41,7 +41,7 @@ export function show() {
 
 // What can be left out of a text: the clicked word, or all of them.
 function changeable(view) {
-  if (view.probability === null || state.ask === "answer") return null;
+  if (view.probability === null) return null;
   const { text, text_pair, position } = questionOf(view.asked.text);
   const row = view.rows.find((each) => method(each.method).classes) ?? view.rows[0];
   const segment = view.words.findIndex((passage) => passage.some((piece) => isPicked(view, piece)));
