@@ -153,6 +153,29 @@ def test_every_word_predicted_and_measured(page, model):
     page.wait(f"{READY} && !document.querySelector('.scatter')")  # it was of another text
 
 
+CROWDED = """import('/scatter.js').then(({ scatter }) => {
+    const dots = Array.from({ length: 24 }, (_, i) => ({
+        name: `word number ${i}`, x: (i * 7) % 24, y: (i * 5) % 11 }));
+    const svg = scatter(dots, { x: 'x', y: 'y', title: 'crowded' });
+    svg.id = 'crowded';
+    document.querySelector('#measured').append(svg);
+    const boxes = kind => [...svg.querySelectorAll(kind)].map(n => n.getBoundingClientRect());
+    const meet = (a, b) =>
+        a.left < b.right && b.left < a.right && a.top + 3 < b.bottom && b.top + 3 < a.bottom;
+    const [names, dotted] = [boxes('.dot-name'), boxes('.dot')];
+    svg.remove();
+    return [names.length, names.filter((a, i) => [...dotted, ...names.slice(0, i)]
+        .some(b => meet(a, b))).length] })"""
+
+
+@browsed
+def test_names_cover_no_dots(page):
+    """Names stand beside their dots, or above or below, where nothing else is."""
+    count, covering = page.run(CROWDED)
+    assert count >= 3
+    assert covering == 0
+
+
 @browsed
 def test_rows_of_words_have_scales_and_marks(blank):
     show(blank, text="The plot is superb \U0001f60d, but a mess.", methods="absence")
