@@ -1,6 +1,7 @@
 """The page of a language model in a browser: typing, writing, dragging, choosing, cancelling."""
 
 import json
+import re
 import time
 from urllib.parse import quote
 
@@ -386,12 +387,13 @@ def test_a_classifier_s_page_has_none_of_it(page):
 
 def test_any_token_is_a_target_and_a_rival(blank, model):
     show(blank, model="tiny-chat", text="The plot is", methods="absence")
-    fill(blank, "#said", "film")
+    fill(blank, "#said", " film")
     blank.key("Tab")
     blank.wait("!document.querySelector('#error').hidden")
     sentence = text(blank, "#error")
-    assert sentence.startswith("Word 'film' is ")
-    assert sentence.endswith("give a single one.")
+    assert re.fullmatch(r"Word ' film' is \d tokens of this model \(' .*\): give a single one.", sentence)
+    assert text(blank, ".alti-says strong") is not None  # what was explained before stays
+    assert blank.run("document.body.classList.contains('stale')") is True
     blank.problems.clear()
     fill(blank, "#said", "is")
     blank.key("Tab")

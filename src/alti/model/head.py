@@ -253,7 +253,7 @@ def _token_index(
         raise UsageError(
             f"{name} = {target!r} is not in the vocabulary of this model: give one of its tokens"
         )
-    pieces = ", ".join(repr(piece) for piece in tokenizer.convert_ids_to_tokens(ids))
+    pieces = ", ".join(repr(token_label(tokenizer, piece)) for piece in ids)
     raise UsageError(
         f"{name} = {target!r} is {len(ids)} tokens of this model ({pieces}): give a single one"
     )

@@ -15,6 +15,12 @@ let moved = true; // whether to scroll to the picked token
 
 export const quoted = (label) => (label.trim() === label ? label : `“${label}”`);
 export const classesShown = () => active()?.classes ?? [];
+// Whether what is on the page is about these texts and models.
+export const isShown = (sides) =>
+  sides.every(({ text, model: name }, i) => {
+    const { asked } = views[i] ?? {};
+    return asked?.text === text && asked.model === name;
+  });
 export const targetShown = () => active()?.target ?? null;
 
 // Show the server's answers, one for each text.
