@@ -405,6 +405,18 @@ def test_any_token_is_a_target_and_a_rival(blank, model):
     found = model.explain("The plot is", method="absence", target="is", against="b")
     assert text(blank, ".alti-says strong") == found.label
     assert "said=is" in blank.run("location.hash")
+    assert "as requested; the prediction is" in text(blank, ".alti-says")
+
+
+def test_a_word_without_its_space_is_another_token(blank):
+    """The page says so, and offers the token that was probably meant."""
+    show(blank, model="tiny-chat", text="The plot is", methods="absence", said="t")
+    assert text(blank, ".alti-says strong") == "t"
+    assert "the token without a space in front" in text(blank, ".alti-says")
+    blank.click("#take-word")
+    blank.wait(f"{READY} && document.querySelector('.alti-says strong').textContent === '“ t”'")
+    assert blank.run("document.querySelector('#said').value") == " t"
+    assert text(blank, "#take-word") is None
 
 
 def test_click_a_token_for_the_prediction_there(blank, model):

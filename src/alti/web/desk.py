@@ -93,7 +93,7 @@ class Desk(AnswerDesk, WhatIfDesk, DeeperDesk, SetDesk, AlignmentDesk, ImageDesk
                 "target": first.target,
                 "label": first.label,
                 "probability": first.probability,
-                "classes": _classes(model, question),
+                **_outputs(model, question, first.target),
                 "words": _pieces(first, words=True),
                 "tokens": _pieces(first, words=False),
                 "rows": rows,
@@ -215,24 +215,31 @@ def _model_entry(name: str, model: Model, tokens: int) -> dict[str, Any]:
     }
 
 
-def _classes(model: Model, question: dict[str, Any]) -> list[dict[str, Any]]:
-    """The most probable outputs, best first; empty without a head or for a regression."""
+def _outputs(model: Model, question: dict[str, Any], target: int | None) -> dict[str, Any]:
+    """The most probable outputs, best first; none without a head or for a regression.
+
+    And, of a token that was named without its space, the far likelier one with a space in front.
+    """
     head = model.head
+    tokenizer = model.encoder.tokenizer
+    none: dict[str, Any] = {"classes": [], "spaced": None}
     if head.kind == "encoder":
-        return []
+        return none
     logits = _logits(model, question)
     if kind_of(head.config, len(logits)) == "value":
-        return []
+        return none
     shares = probabilities(logits[None], head.config)[0]
+
+    def entry(i: int) -> dict[str, Any]:
+        label = head.prediction(tokenizer, logits, i)[1]
+        return {"index": i, "label": label, "probability": float(shares[i])}
+
     best = shares.topk(min(CLASSES, len(shares))).indices.tolist()
-    return [
-        {
-            "index": i,
-            "label": head.prediction(model.encoder.tokenizer, logits, i)[1],
-            "probability": float(shares[i]),
-        }
-        for i in best
-    ]
+    spaced = None if target is None else head.spaced(tokenizer, logits, target)
+    return {
+        "classes": [entry(i) for i in best],
+        "spaced": None if spaced is None else entry(spaced),
+    }
 
 
 def _logits(model: Model, question: dict[str, Any]) -> Tensor:

@@ -239,6 +239,10 @@ function wireChoices() {
       refresh();
     });
   }
+  document.addEventListener("take-word", ({ detail }) => {
+    state.said = detail;
+    redraw();
+  });
   document.addEventListener("explain-at", ({ detail }) => {
     Object.assign(state, { position: detail, place: null });
     redraw();

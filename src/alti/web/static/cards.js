@@ -128,10 +128,21 @@ function notesOn(view) {
   const best = view.classes[0];
   if (best && best.index !== view.target) {
     const first = state.versus === null ? "the first text" : sideName(0);
-    const why = state.target === null ? `the class of ${first}` : "as requested";
+    const requested = (state.said ?? state.target) !== null;
+    const why = requested ? "as requested" : `the class of ${first}`;
     texts.push(`${why}; the prediction is ${quoted(best.label)}`);
   }
-  return texts.map((text) => element("span", { text }));
+  const notes = texts.map((text) => element("span", { text }));
+  return view.spaced && state.said !== null ? [...notes, spacedNote(view.spaced)] : notes;
+}
+
+// To most language models a word begins with its space: offer the token that was probably meant.
+function spacedNote({ label, probability }) {
+  const text = `Take ${quoted(label)} (${percent(probability)})`;
+  const take = () => document.dispatchEvent(new CustomEvent("take-word", { detail: label }));
+  const button = element("button", { type: "button", class: "plain", id: "take-word", text });
+  button.addEventListener("click", take);
+  return element("span", {}, "the token without a space in front. ", button);
 }
 
 // What is read: the prediction, or the class that is explained in its place.
