@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from itertools import pairwise
 from urllib.parse import quote
 
 import pytest
@@ -341,6 +342,29 @@ def test_it_fits_every_window(blank, width, dark):
     assert ink != ground
 
 
+BOXES = """[...document.querySelectorAll('#prompted [data-piece]')].map(node =>
+    (r => [node.textContent, r.left, r.right])(node.getClientRects()[0]))"""
+GAP = """((above, below) => document.querySelector(below).getBoundingClientRect().top
+    - document.querySelector(above).getBoundingClientRect().bottom)"""
+
+
+def test_boxes_do_not_overlap(blank):
+    chat = [{"role": "user", "content": "It is a film, the plot."}]
+    answering(blank, form="chat", messages=chat, answer="It " * 400)
+    pairs = list(pairwise(blank.run(BOXES)))
+    marks = [(word[2], mark[1]) for word, mark in pairs if mark[0] in (",", ".")]
+    assert len(marks) == 2
+    assert all(left >= right - 0.1 for right, left in marks)
+    blank.click("#versus")
+    for above, below in (
+        ("#answer-text", "#rivalry label"),
+        ("#prompt select", "#prompt textarea"),
+    ):
+        assert blank.run(f"{GAP}('{above}', '{below}')") >= 4
+    height = blank.run("document.querySelector('#answer-text').clientHeight")
+    assert (height - 12) % 27 == 0  # whole lines
+
+
 def test_high_contrast(blank):
     answering(blank, form="chat", messages=CHAT, answer="It is better")
     blank.click("[data-token='1']")
@@ -391,7 +415,9 @@ def test_any_token_is_a_target_and_a_rival(blank, model):
     blank.key("Tab")
     blank.wait("!document.querySelector('#error').hidden")
     sentence = text(blank, "#error")
-    assert re.fullmatch(r"Word ' film' is \d tokens of this model \(' .*\): give a single one.", sentence)
+    assert re.fullmatch(
+        r"Word ' film' is \d tokens of this model \(' .*\): give a single one.", sentence
+    )
     assert text(blank, ".alti-says strong") is not None  # what was explained before stays
     assert blank.run("document.body.classList.contains('stale')") is True
     blank.problems.clear()
@@ -530,9 +556,10 @@ def test_what_the_model_did_not_know_of_a_prompt(blank):
         assert [(piece["text"], piece["unknown"]) for piece in sent] == [("\U0001f60d", "[UNK]")]
 
 
-def test_another_model_has_other_tokens(blank):
+def test_another_model_has_other_tokens(blank, model):
     """What one model wrote is typed text for another."""
-    answering(blank, form="text", text="The plot is", answer=" It is", ids=[7, 8])
+    ids = model.encoder.plain(" It is").ids
+    answering(blank, form="text", text="The plot is", answer=" It is", ids=ids)
     choose(blank, "#model", "tiny-llama")
     blank.wait(
         f"{DONE} && document.querySelector('#answer .faint').textContent.includes('tiny-llama')"
