@@ -133,6 +133,18 @@ def middle(page, number):
     )
 
 
+def test_hints_speak_of_the_answer(blank):
+    answering(blank, form="chat", messages=CHAT, answer="It is better")
+    for name in ("absence", "linear", "alti"):
+        choose(blank, "#answer-method", name)
+        blank.wait(DONE)
+        hint = text(blank, "#answer-method-what")
+        assert "class" not in hint
+        assert "next word" not in hint
+    left = blank.run("[...document.querySelectorAll('#prompted .alti-rest')].map(n => n.title)")
+    assert any("no word of the prompt" in what for what in left)
+
+
 def test_click_a_token_drag_over_several_take_all(blank, model):
     answering(blank, form="chat", messages=CHAT, answer="It is better")
     blank.run("document.querySelector('.written').scrollIntoView({block: 'center'})")

@@ -101,6 +101,22 @@ def test_one_answer_rather_than_another(client, model):
     assert view["log_prob_against"] == pytest.approx(wanted.extra["log_prob_against"], abs=1e-5)
 
 
+def test_what_belongs_to_no_word_is_named(client, model):
+    """The amounts beside a prompt say what they are, and a note says why they may be large."""
+    view = asked(client, "answer", chat=CHAT, answer="It is better", method="alti")
+    found = model.explain(CHAT, answer="It is better", method="alti", total=True)
+    left = {name: (score, what) for name, score, what in view["left"]}
+    assert left["the answer so far"][0] == pytest.approx(
+        float(found.scores[found.source.answer :].sum())
+    )
+    assert all("no word" in what for _, what in left.values())
+    names = [name for name, (score, _) in left.items() if score > max(scores(view))]
+    (note,) = view["notes"]
+    assert note.startswith(
+        f"The amounts beside the scale, {' and '.join(names)}, belong to no word"
+    )
+
+
 def test_an_encoder_decoder_writes_and_is_explained(client):
     found = asked(client, "generate", model="tiny-t5", text="The plot is", tokens=3)
     assert len(found["ids"]) == 3

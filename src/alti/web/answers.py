@@ -20,8 +20,8 @@ from alti.model.question import Question, read_prompt
 from alti.model.source import Source
 from alti.model.through_layers import through_layers
 from alti.read.modules import network, stacks_of
-from alti.views.said import as_shown, left_out, meaning_of, scale_name, shortened, side_of, unnamed
-from alti.web.help import too_long
+from alti.views.said import SO_FAR, as_shown, left_out, scale_name, shortened, side_of, unnamed
+from alti.web.help import LARGE, beside, too_long
 from alti.web.options import checked
 from alti.web.packing import as_file, as_json, packed
 from alti.web.pieces import by_piece, pieces_of, sections_of
@@ -63,6 +63,7 @@ class AnswerDesk:
             shown = _explained(model, question)
         said = (str(each.message) for each in noted if each.category is JoinedByTokens)
         notes = [f"{text[:1].upper()}{text[1:]}." for text in dict.fromkeys(said)]
+        notes += _large(shown)
         return as_json({**shown, "model": question["model"], "notes": notes})
 
     def answer_export(self, question: dict[str, Any]) -> bytes:
@@ -222,8 +223,9 @@ def _side(question: dict[str, Any]) -> str:
 def _view(found: Attribution, by: str, side: str) -> dict[str, Any]:
     shown = found if "log_prob_against" in found.extra else as_shown(found)
     pieces = pieces_of(shown, by)
-    left = [[name, score, meaning_of(name)] for name, score in left_out(shown)]
     extra = shown.extra
+    left = [] if by == "token" else left_out(shown)
+    left.append((SO_FAR, extra.get("answer", 0.0)))
     return {
         "pieces": pieces,
         "sections": sections_of(shown.source, pieces),
@@ -233,10 +235,16 @@ def _view(found: Attribution, by: str, side: str) -> dict[str, Any]:
         "log_prob_against": extra.get("log_prob_against"),
         "unit": unnamed(scale_name(shown), side_of(shown)),
         "side": side,
-        "left": [] if by == "token" else left,
-        "so_far": extra.get("answer", 0.0),
+        "left": [[name, score, beside(name)] for name, score in left],
         "signed": bool((shown.scores < 0).any()),
     }
+
+
+def _large(shown: dict[str, Any]) -> list[str]:
+    """A note where more belongs to no word than the strongest word has."""
+    words = [abs(each.get("score", 0.0)) for each in shown["pieces"] if not each.get("special")]
+    names = [name for name, score, _ in shown["left"] if abs(score) > max(words, default=0.0)]
+    return [LARGE.format(names=" and ".join(names))] if names else []
 
 
 def tokens_of(source: Source, chances: Sequence[float]) -> list[Token]:

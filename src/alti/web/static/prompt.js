@@ -162,7 +162,8 @@ function showChoices() {
   const named = (name) => (name === model().recommended ? `${name} (recommended)` : name);
   at("answer-method").replaceChildren(...offered().map((name) => option(name, named(name))));
   at("answer-method").value = methodOf();
-  at("answer-method-what").textContent = method(methodOf()).what;
+  const { what } = method(methodOf());
+  at("answer-method-what").textContent = what.replaceAll("the class", "the answer");
 }
 
 function promptNodes(changed) {

@@ -39,16 +39,8 @@ const nodesOf = (first, end) => Array.from({ length: end - first }, (_, n) => pi
 
 const ramp = () => {
   const { view, scale } = shown;
-  return legend(scale, { label: view.side, unit: view.unit, left: leftOf(view) });
+  return legend(scale, { label: view.side, unit: view.unit, left: view.left });
 };
-
-const leftOf = ({ left, so_far }) =>
-  so_far
-    ? [
-        ...left,
-        ["the answer so far", so_far, "What earlier tokens of the answer give to later ones."],
-      ]
-    : left;
 
 // Colour the same prompt by other scores: what is seen follows at once, names soon after.
 export function repaint(view) {
