@@ -312,6 +312,26 @@ def test_whatever_is_typed_is_only_text(blank):
     assert blank.run("document.querySelectorAll('#answer img, #answer b, #prompt b').length") == 0
 
 
+def test_options_of_the_method_of_an_answer(blank, model):
+    answering(blank, form="chat", messages=CHAT, answer="It is better", method="alti")
+    blank.click("#options summary")
+    field = "#options [id='option-0-p']"
+    fill(blank, field, "2")
+    blank.run(f"document.querySelector({field!r}).dispatchEvent(new Event('change'))")
+    blank.wait(f"{DONE} && document.querySelector('#answer .faint').textContent.includes('p=2')")
+    found = model.explain(CHAT, answer="It is better", method="alti", p=2, total=True)
+    same(blank, found.words())
+    assert text(blank, "#options-chosen") == "1 changed"
+    assert blank.run("document.querySelector('#answer-method').value") == "alti"
+    address = blank.run("location.href")
+    blank.open("about:blank")
+    blank.open(address)
+    blank.wait(f"{DONE} && document.querySelector('#answer .faint').textContent.includes('p=2')")
+    same(blank, found.words())
+    choose(blank, "#answer-method", "absence")
+    blank.wait(f"{DONE} && document.querySelector('#options .title').textContent === 'absence'")
+
+
 def test_right_to_left(blank):
     chat = [{"role": "user", "content": "هذا فيلم رائع جدا ومضحك"}]
     answering(blank, form="text", text="هذا فيلم رائع", answer=" رائع")

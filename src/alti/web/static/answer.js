@@ -4,6 +4,7 @@ import { alignment } from "/alignment.js";
 import { answerLine, chanceOf, focusIn, howTo, titleOf } from "/answercard.js";
 import { afterLayer, layerSlider, unpackedRows } from "/answerlayers.js";
 import { grow } from "/controls.js";
+import { showOptions } from "/options.js";
 import { element } from "/paint.js";
 import { answerFields, asked, fitAsked, methodOf, promptFields } from "/prompt.js";
 import { promptIsEmpty, recallAsked, rememberAsked, showPrompt } from "/prompt.js";
@@ -41,7 +42,7 @@ export function wireAnswer(callbacks) {
       asked.form = radio.value;
       fitAsked();
       promptChanged();
-      showPrompt(promptChanged);
+      showAsked();
     });
   }
   wireFields();
@@ -86,11 +87,7 @@ function wireFields() {
     ["by", "by"],
     ["answer-method", "method"],
   ]) {
-    at(id).addEventListener("change", ({ target }) => {
-      asked[name] = target.value;
-      showPrompt(promptChanged);
-      if (asked.answer) explain(asked.part);
-    });
+    at(id).addEventListener("change", ({ target }) => choose(name, target.value));
   }
   at("writing").addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
@@ -98,6 +95,18 @@ function wireFields() {
     if (asked.answer) explain(null);
     else write();
   });
+}
+
+// How an answer is explained: by what, and by which method with which options.
+function choose(name, value) {
+  asked[name] = value;
+  showAsked();
+  if (asked.answer) explain(asked.part);
+}
+
+function showAsked() {
+  showPrompt(promptChanged);
+  showOptions([methodOf()], (_, spec) => choose("method", spec));
 }
 
 // Another prompt has another answer: what was explained is out of date, what was typed stays.
@@ -145,7 +154,7 @@ export function redrawAnswer() {
     if (other) Object.assign(asked, { ids: null, part: null });
     shownModel = state.model;
   }
-  showPrompt(promptChanged);
+  showAsked();
   document.body.classList.remove("stale");
   page.showError("");
   if (view) show();
