@@ -49,14 +49,14 @@ PLAIN = {
     "random": "Chance. What every other method has to beat.",
 }
 BESIDE = {  # what the amounts beside a prompt mean, by their names
-    "special tokens": "Tokens like <s> or <|im_start|>, which mark where a text or a message begins "
-    "and ends. This is the sum of their scores; it belongs to no word of the prompt.",
+    "special tokens": "Tokens like <s> or <|im_start|>, which mark where a text or a message "
+    "begins and ends. This is the sum of their scores; it belongs to no word of the prompt.",
     SO_FAR: "What the tokens of the answer give to those behind them, added up; it belongs to no "
     "word of the prompt.",
 }
 LARGE = (
-    "The amounts beside the scale, {names}, belong to no word of the prompt. They can be larger than "
-    "those of words: models rest much on the marks where a text begins, and what an answer says "
+    "The amounts beside the scale, {names}, belong to no word of the prompt. They can be larger "
+    "than those of words: models rest much on the marks where a text begins, and what an answer says "
     "next mostly follows from what it has said."
 )
 _FIELDS = (  # arguments of the library, as the page calls them
