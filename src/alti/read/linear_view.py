@@ -287,7 +287,7 @@ class Straightened(Reader):
         messages = Messages(probs.detach().to(dtype), value.detach().to(dtype), call.input)
         self.view.messages.append(messages)
         if call.input.requires_grad:  # then gradients go through
-            call.input.register_hook(lambda _: step())  # type: ignore[no-untyped-call]  # torch's own
+            call.input.register_hook(lambda _: step())  # type: ignore[no-untyped-call]
         self.calls.clear()
         self.count += 1
 
