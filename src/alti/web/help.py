@@ -56,8 +56,8 @@ BESIDE = {  # what the amounts beside a prompt mean, by their names
 }
 LARGE = (
     "The amounts beside the scale, {names}, belong to no word of the prompt. They can be larger "
-    "than those of words: models rest much on the marks where a text begins, and what an answer says "
-    "next mostly follows from what it has said."
+    "than those of words: models rest much on the marks where a text begins, and what an answer "
+    "says next mostly follows from what it has said."
 )
 _FIELDS = (  # arguments of the library, as the page calls them
     (r"\btarget and against\b", "Class and Rather than"),
