@@ -25,6 +25,7 @@ from alti.web.help import LARGE, beside, too_long
 from alti.web.options import checked
 from alti.web.packing import as_file, as_json, packed
 from alti.web.pieces import by_piece, pieces_of, sections_of
+from alti.web.prompts import answer_of, prompt_of
 from alti.web.settings import Limits
 
 LARGER = ("sentence", "line", "document", "message")  # groups that may be scored as wholes
@@ -52,7 +53,7 @@ class AnswerDesk:
             )
         watched = Watched(model, self.wrote, count)
         options = {**GREEDY, "max_new_tokens": count, "logits_processor": [watched]}
-        ids = model.written(**_prompt(question), generate=options)
+        ids = model.written(**prompt_of(question), generate=options)
         return as_json({"ids": ids, "tokens": watched.tokens[: len(ids)]})
 
     def answer(self, question: dict[str, Any]) -> bytes:
@@ -78,7 +79,7 @@ class AnswerDesk:
     def layers(self, question: dict[str, Any]) -> bytes:
         """What the positions that write a part of an answer consist of after each layer."""
         model = self._writer(question)
-        asked = {**_prompt(question), **_answer(question), "part": question["part"]}
+        asked = {**prompt_of(question), **answer_of(question), "part": question["part"]}
         starts, columns = by_piece(through_layers(model, **asked), question["by"])
         return as_json({"starts": starts, **packed(columns)})
 
@@ -94,7 +95,7 @@ class AnswerDesk:
                 f"{question['model']} writes no text: choose a language model or a translator"
             )
         encoder = model.encoder
-        encoded = read_prompt(Question(**_prompt(question)), encoder)
+        encoded = read_prompt(Question(**prompt_of(question)), encoder)
         tokens = len(encoded.ids) + len(question.get("answer_ids") or ())
         limit = min(self.limits.prompt, encoder.limit)
         if tokens > limit:
@@ -147,19 +148,13 @@ class Watched:
         return text
 
 
-def _prompt(question: dict[str, Any]) -> dict[str, Any]:
-    """A prompt as `explain` takes it."""
-    text = question["text"] if question["chat"] is None else question["chat"]
-    return {"text": text, "documents": question["documents"]}
-
-
 def _require_maps(model: Model, question: dict[str, Any]) -> None:
     """Raise where an answer has no maps of layers, or more numbers than a file should hold."""
     method, _ = parsed(question["method"])
     if not METHODS[method].draws_maps:
         drawn = ", ".join(name for name, each in METHODS.items() if each.draws_maps)
         raise UsageError(f"{method} draws no maps: choose {drawn}, or take the JSON without maps")
-    encoded = read_prompt(Question(**_prompt(question), **_answer(question)), model.encoder)
+    encoded = read_prompt(Question(**prompt_of(question), **answer_of(question)), model.encoder)
     tokens = len(encoded.ids)
     layers = sum(len(layers) for _, layers in stacks_of(model.model))
     if layers * tokens**2 > NUMBERS:
@@ -185,7 +180,7 @@ def _found(model: Model, question: dict[str, Any], *, layers: bool = False) -> A
         **({"layers": True} if layers else {}),
         **checked(method, options),
     }
-    found: Attribution = model.explain(**_prompt(question), **_answer(question), **given)
+    found: Attribution = model.explain(**prompt_of(question), **answer_of(question), **given)
     return found
 
 
@@ -203,14 +198,9 @@ def _tokens(model: Model, question: dict[str, Any], found: Attribution) -> list[
     chances = found.prediction.steps
     if chances and question["part"] is None and question["by"] not in LARGER:
         return tokens_of(found.source, chances)
-    asked = {**_prompt(question), **_answer(question)}
+    asked = {**prompt_of(question), **answer_of(question)}
     every: Attributions = model.explain(**asked, method="random")
     return tokens_of(every.source, [one.probability or 0.0 for one in every.predictions])
-
-
-def _answer(question: dict[str, Any]) -> dict[str, Any]:
-    names = ("answer", "answer_ids")
-    return {name: question[name] for name in names if question[name] is not None}
 
 
 def _side(question: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 import { alignment } from "/alignment.js";
 import { answerLine, chanceOf, focusIn, howTo, titleOf } from "/answercard.js";
 import { afterLayer, layerSlider, unpackedRows } from "/answerlayers.js";
+import { hideDeeper, showDeeper, wireDeeper } from "/answerdeeper.js";
 import { grow } from "/controls.js";
 import { showOptions } from "/options.js";
 import { element } from "/paint.js";
@@ -46,6 +47,7 @@ export function wireAnswer(callbacks) {
     });
   }
   wireFields();
+  wireDeeper();
   document.addEventListener("pick-piece", ({ detail }) => {
     picked = detail;
     showChange();
@@ -123,6 +125,7 @@ function forget() {
   document.body.removeAttribute("aria-busy");
   if (view) document.body.classList.add("stale");
   showWhatIf(null);
+  hideDeeper();
   page.showError("");
   keepAsked();
 }
@@ -141,6 +144,7 @@ export function redrawAnswer() {
   at("writing").hidden = !isAnswering();
   at("answer").hidden = true;
   showWhatIf(null);
+  hideDeeper();
   if (!isAnswering()) {
     forgetOther();
     return;
@@ -213,6 +217,7 @@ function write() {
   exact = false;
   showWritten([]);
   showWhatIf(null);
+  hideDeeper();
   run(async (signal) => {
     const question = { ...promptFields(), tokens: asked.new };
     const found = await posted("generate", question, signal, showWritten);
@@ -308,8 +313,17 @@ function show() {
   );
   at("status").textContent = `${view.label}, ${chanceOf(view)}`;
   showChange();
+  showInside();
   showAlignment();
   if (focused) node.querySelector(focused)?.focus({ preventScroll: true });
+}
+
+// What the heads do, and what each layer would have said, where the chosen part begins.
+function showInside() {
+  const { answer, answer_ids, part } = answerFields();
+  const token = part?.[0] ?? 0;
+  const question = { ...promptFields(), answer, answer_ids, token };
+  showDeeper({ model: state.model, ...question }, tokens[token].name);
 }
 
 // Of an encoder–decoder: which word of the source each word of the target comes from.

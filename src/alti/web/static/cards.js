@@ -40,6 +40,7 @@ export function show() {
   at("results").classList.toggle("two", shown.length > 1);
   const predictions = shown.map((view) => [view.label, chance(view)].filter(Boolean).join(" "));
   at("status").textContent = predictions.join("; ");
+  at("deeper-of").hidden = true; // it has the slider above
   at("mixing").hidden = at("graph").hidden = at("deeper").hidden = !shown.length;
   if (shown.length) showMixing(active());
   showWhatIf(shown.length ? changeable(active()) : null);
