@@ -112,9 +112,7 @@ def test_what_belongs_to_no_word_is_named(client, model):
     assert all("no word" in what for _, what in left.values())
     names = [name for name, (score, _) in left.items() if score > max(scores(view))]
     (note,) = view["notes"]
-    assert note.startswith(
-        f"The amounts beside the scale, {' and '.join(names)}, belong to no word"
-    )
+    assert note.startswith(f"The amounts beside the scale ({', '.join(names)}) belong to no word")
 
 
 def test_an_encoder_decoder_writes_and_is_explained(client):

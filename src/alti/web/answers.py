@@ -234,7 +234,7 @@ def _large(shown: dict[str, Any]) -> list[str]:
     """A note where more belongs to no word than the strongest word has."""
     words = [abs(each.get("score", 0.0)) for each in shown["pieces"] if not each.get("special")]
     names = [name for name, score, _ in shown["left"] if abs(score) > max(words, default=0.0)]
-    return [LARGE.format(names=" and ".join(names))] if names else []
+    return [LARGE.format(names=", ".join(names))] if names else []
 
 
 def tokens_of(source: Source, chances: Sequence[float]) -> list[Token]:

@@ -55,7 +55,7 @@ BESIDE = {  # what the amounts beside a prompt mean, by their names
     "word of the prompt.",
 }
 LARGE = (
-    "The amounts beside the scale, {names}, belong to no word of the prompt. They can be larger "
+    "The amounts beside the scale ({names}) belong to no word of the prompt. They can be larger "
     "than those of words: models rest much on the marks where a text begins, and what an answer "
     "says next mostly follows from what it has said."
 )
