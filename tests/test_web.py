@@ -579,9 +579,7 @@ def test_long_methods_report_and_stop(client, server):
             assert time.monotonic() < end
             last = seen if "done" in seen else last
             time.sleep(0.05)
-        assert (
-            last["total"] is None or last["done"] < last["total"]
-        )  # it was not computed to its end
+        assert last["done"] < 100  # of as many passes or more: it was not computed to its end
         assert client.post("/api/explain", json={"text": "fine"}).status_code == 200
     assert client.post("/api/view", json={"text": "a", "ticket": "x" * 65}).status_code == 400
 

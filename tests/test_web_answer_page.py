@@ -1,7 +1,9 @@
 """The page of a language model in a browser: typing, writing, dragging, choosing, cancelling."""
 
 import json
+import re
 import time
+from itertools import pairwise
 from urllib.parse import quote
 
 import pytest
@@ -131,6 +133,18 @@ def middle(page, number):
     )
 
 
+def test_hints_speak_of_the_answer(blank):
+    answering(blank, form="chat", messages=CHAT, answer="It is better")
+    for name in ("absence", "linear", "alti"):
+        choose(blank, "#answer-method", name)
+        blank.wait(DONE)
+        hint = text(blank, "#answer-method-what")
+        assert "class" not in hint
+        assert "next word" not in hint
+    left = blank.run("[...document.querySelectorAll('#prompted .alti-rest')].map(n => n.title)")
+    assert any("no word of the prompt" in what for what in left)
+
+
 def test_click_a_token_drag_over_several_take_all(blank, model):
     answering(blank, form="chat", messages=CHAT, answer="It is better")
     blank.run("document.querySelector('.written').scrollIntoView({block: 'center'})")
@@ -205,7 +219,8 @@ def test_one_answer_rather_than_another(blank, model):
 
 SLOW = """window.fetched = window.fetched ?? window.fetch
     const so = {state: 'working', done: 2, total: null, written: [
-        {id: 20, text: ' so', probability: .5}, {id: 21, text: ' far', probability: .25}]}
+        {id: 20, text: ' so', name: 'so', probability: .5},
+        {id: 21, text: ' far', name: 'far', probability: .25}]}
     const left = new DOMException('', 'AbortError')
     window.fetch = (address, options) => {
         if (address.startsWith('/api/queue')) return Promise.resolve(Response.json(so))
@@ -297,6 +312,26 @@ def test_whatever_is_typed_is_only_text(blank):
     assert blank.run("document.querySelectorAll('#answer img, #answer b, #prompt b').length") == 0
 
 
+def test_options_of_the_method_of_an_answer(blank, model):
+    answering(blank, form="chat", messages=CHAT, answer="It is better", method="alti")
+    blank.click("#options summary")
+    field = "#options [id='option-0-p']"
+    fill(blank, field, "2")
+    blank.run(f"document.querySelector({field!r}).dispatchEvent(new Event('change'))")
+    blank.wait(f"{DONE} && document.querySelector('#answer .faint').textContent.includes('p=2')")
+    found = model.explain(CHAT, answer="It is better", method="alti", p=2, total=True)
+    same(blank, found.words())
+    assert text(blank, "#options-chosen") == "1 changed"
+    assert blank.run("document.querySelector('#answer-method').value") == "alti"
+    address = blank.run("location.href")
+    blank.open("about:blank")
+    blank.open(address)
+    blank.wait(f"{DONE} && document.querySelector('#answer .faint').textContent.includes('p=2')")
+    same(blank, found.words())
+    choose(blank, "#answer-method", "absence")
+    blank.wait(f"{DONE} && document.querySelector('#options .title').textContent === 'absence'")
+
+
 def test_right_to_left(blank):
     chat = [{"role": "user", "content": "هذا فيلم رائع جدا ومضحك"}]
     answering(blank, form="text", text="هذا فيلم رائع", answer=" رائع")
@@ -317,6 +352,14 @@ def test_a_part_of_a_letter_is_no_letter(blank):
     assert blank.run(f"{TOKENS}.every(t => t.ariaLabel.length > 4)")
 
 
+def test_what_was_written_can_be_edited_in_any_script(blank, model):
+    """The box holds the decoded answer, whatever names its tokens have."""
+    ids = model.encoder.plain(" 我爱").ids
+    answering(blank, form="text", text="The plot is", answer="çĪ±", ids=ids)
+    assert blank.run("document.querySelector('#answer-text').value") == " 我爱"
+    assert quote(" 我爱") in blank.run("location.href.replaceAll('+', '%20')")
+
+
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [320, 1400])
 def test_it_fits_every_window(blank, width, dark):
@@ -329,6 +372,29 @@ def test_it_fits_every_window(blank, width, dark):
         for selector, name in (("#answer", "color"), ("#answer", "backgroundColor"))
     )
     assert ink != ground
+
+
+BOXES = """[...document.querySelectorAll('#prompted [data-piece]')].map(node =>
+    (r => [node.textContent, r.left, r.right])(node.getClientRects()[0]))"""
+GAP = """((above, below) => document.querySelector(below).getBoundingClientRect().top
+    - document.querySelector(above).getBoundingClientRect().bottom)"""
+
+
+def test_boxes_do_not_overlap(blank):
+    chat = [{"role": "user", "content": "It is a film, the plot."}]
+    answering(blank, form="chat", messages=chat, answer="It " * 400)
+    pairs = list(pairwise(blank.run(BOXES)))
+    marks = [(word[2], mark[1]) for word, mark in pairs if mark[0] in (",", ".")]
+    assert len(marks) == 2
+    assert all(left >= right - 0.1 for right, left in marks)
+    blank.click("#versus")
+    for above, below in (
+        ("#answer-text", "#rivalry label"),
+        ("#prompt select", "#prompt textarea"),
+    ):
+        assert blank.run(f"{GAP}('{above}', '{below}')") >= 4
+    height = blank.run("document.querySelector('#answer-text').clientHeight")
+    assert (height - 12) % 27 == 0  # whole lines
 
 
 def test_high_contrast(blank):
@@ -377,12 +443,15 @@ def test_a_classifier_s_page_has_none_of_it(page):
 
 def test_any_token_is_a_target_and_a_rival(blank, model):
     show(blank, model="tiny-chat", text="The plot is", methods="absence")
-    fill(blank, "#said", "film")
+    fill(blank, "#said", " film")
     blank.key("Tab")
     blank.wait("!document.querySelector('#error').hidden")
     sentence = text(blank, "#error")
-    assert sentence.startswith("Word 'film' is ")
-    assert sentence.endswith("give a single one.")
+    assert re.fullmatch(
+        r"Word ' film' is \d tokens of this model \(' .*\): give a single one.", sentence
+    )
+    assert text(blank, ".alti-says strong") is not None  # what was explained before stays
+    assert blank.run("document.body.classList.contains('stale')") is True
     blank.problems.clear()
     fill(blank, "#said", "is")
     blank.key("Tab")
@@ -394,6 +463,18 @@ def test_any_token_is_a_target_and_a_rival(blank, model):
     found = model.explain("The plot is", method="absence", target="is", against="b")
     assert text(blank, ".alti-says strong") == found.label
     assert "said=is" in blank.run("location.hash")
+    assert "as requested; the prediction is" in text(blank, ".alti-says")
+
+
+def test_a_word_without_its_space_is_another_token(blank):
+    """The page says so, and offers the token that was probably meant."""
+    show(blank, model="tiny-chat", text="The plot is", methods="absence", said="t")
+    assert text(blank, ".alti-says strong") == "t"
+    assert "the token without a space in front" in text(blank, ".alti-says")
+    blank.click("#take-word")
+    blank.wait(f"{READY} && document.querySelector('.alti-says strong').textContent === '“ t”'")
+    assert blank.run("document.querySelector('#said').value") == " t"
+    assert text(blank, "#take-word") is None
 
 
 def test_click_a_token_for_the_prediction_there(blank, model):
@@ -523,9 +604,10 @@ def test_the_list_of_the_strongest_leaves_out_nothing_that_is_stronger(blank):
     assert shown == pytest.approx(largest)
 
 
-def test_another_model_has_other_tokens(blank):
+def test_another_model_has_other_tokens(blank, model):
     """What one model wrote is typed text for another."""
-    answering(blank, form="text", text="The plot is", answer=" It is", ids=[7, 8])
+    ids = model.encoder.plain(" It is").ids
+    answering(blank, form="text", text="The plot is", answer=" It is", ids=ids)
     choose(blank, "#model", "tiny-llama")
     blank.wait(
         f"{DONE} && document.querySelector('#answer .faint').textContent.includes('tiny-llama')"

@@ -101,6 +101,20 @@ def test_one_answer_rather_than_another(client, model):
     assert view["log_prob_against"] == pytest.approx(wanted.extra["log_prob_against"], abs=1e-5)
 
 
+def test_what_belongs_to_no_word_is_named(client, model):
+    """The amounts beside a prompt say what they are, and a note says why they may be large."""
+    view = asked(client, "answer", chat=CHAT, answer="It is better", method="alti")
+    found = model.explain(CHAT, answer="It is better", method="alti", total=True)
+    left = {name: (score, what) for name, score, what in view["left"]}
+    assert left["the answer so far"][0] == pytest.approx(
+        float(found.scores[found.source.answer :].sum())
+    )
+    assert all("no word" in what for _, what in left.values())
+    names = [name for name, (score, _) in left.items() if score > max(scores(view))]
+    (note,) = view["notes"]
+    assert note.startswith(f"The amounts beside the scale ({', '.join(names)}) belong to no word")
+
+
 def test_an_encoder_decoder_writes_and_is_explained(client):
     found = asked(client, "generate", model="tiny-t5", text="The plot is", tokens=3)
     assert len(found["ids"]) == 3
@@ -202,6 +216,20 @@ def test_the_end_token_is_not_told(model):
     assert [token["id"] for token in told] == [7]
 
 
+@pytest.mark.parametrize("written", [" 我爱 film", "It is رائع", " plain \U0001f60d"])
+def test_what_is_told_joins_to_the_answer(model, written):
+    """Tokens that are parts of a character say nothing until it is complete."""
+    told = []
+    watched = Watched(model, told.append, 99)
+    prompt, answer = ([*model.encoder.plain(text).ids] for text in ("The plot", written))
+    for count, number in enumerate(answer):
+        logits = torch.zeros(1, 330)
+        logits[0, number] = 5.0
+        watched(torch.tensor([[*prompt, *answer[:count]]]), logits)
+    assert "".join(token["text"] for token in told) == written
+    assert all(token["name"] for token in told)
+
+
 def test_sections_cover_the_prompt(model):
     found = model.explain("Is it funny?", documents=DOCUMENTS, answer="It is", total=True)
     pieces = pieces_of(found.words(), "word")
@@ -264,7 +292,7 @@ def test_a_model_without_names_is_shown_by_numbers():
     model = Model(tiny.build("gpt2", "AutoModelForCausalLM", dtype=torch.float32), None)
     told = []
     Watched(model, told.append, 1)(torch.tensor([[1]]), torch.eye(50)[:1])
-    assert told[0]["text"] == "0"
+    assert told[0]["text"] == " 0"  # numbers behind that of the prompt
 
 
 def test_alignments_are_the_library_s(client, tmp_path):

@@ -434,7 +434,7 @@ def test_waiting_shows_progress_and_can_be_cancelled(blank):
     blank.type("word " * 400)
     blank.wait(f"{WAITING} && document.querySelector('#waiting-bar').value > 0", 60)
     said = text(blank, "#waiting-why")
-    assert re.fullmatch(r"Computing\. \d+ of \d+ parts are done\.", said)
+    assert re.fullmatch(r"Computing\. Step \d+ of \d+\.", said)
     blank.click("#cancel")
     assert text(blank, "#waiting-why") == "Cancelled: this text is not explained."
     assert not blank.run("document.body.hasAttribute('aria-busy')")

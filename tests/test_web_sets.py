@@ -107,6 +107,14 @@ def test_next_previous_and_filter_by_keyboard_alone(opened):
     opened.wait("document.activeElement.closest('#set-rows tr')?.dataset.row === '2'")
 
 
+def test_a_column_that_is_taken_as_the_text_is_named(opened):
+    said = "document.querySelector('#set-by').textContent"
+    assert "column" not in opened.run(said)
+    give(opened, "a,b\nA dull film.,1\nA clever film.,2", "unknown.csv")
+    assert opened.run(TEXTS) == ["A dull film.", "A clever film."]
+    assert opened.run(said).endswith("The column a was taken as the text: none is named text.")
+
+
 def test_a_file_is_dropped(blank):
     show(blank, text="A film.", methods="alti")
     drop = """(() => {

@@ -119,7 +119,10 @@ def test_click_a_word_and_leave_it_out(page, model):
     found = alti.what_if(model, TEXT, only=(0, TEXT.index("mess")))
     line = text(page, "#tries li")
     assert f"→ {100 * float(found.after[0]):.1f} %" in line
-    assert f"absence predicted +{float(found.predicted.scores[0]):.3f}" in line
+    fall, predicted = 100 * float(found.before - found.after[0]), float(found.predicted.scores[0])
+    assert min(fall, predicted) > 0  # one direction, in the same words
+    assert f"a fall of {fall:.3f} points" in line
+    assert f"absence predicted a fall of {predicted:.3f} in relative effect" in line
     page.run("document.querySelector('#instead').focus()")
     page.type("triumph")
     page.key("Enter")
@@ -148,6 +151,29 @@ def test_every_word_predicted_and_measured(page, model):
     page.run("document.querySelector('#text').select()")
     page.type("A clever film")
     page.wait(f"{READY} && !document.querySelector('.scatter')")  # it was of another text
+
+
+CROWDED = """import('/scatter.js').then(({ scatter }) => {
+    const dots = Array.from({ length: 24 }, (_, i) => ({
+        name: `word number ${i}`, x: (i * 7) % 24, y: (i * 5) % 11 }));
+    const svg = scatter(dots, { x: 'x', y: 'y', title: 'crowded' });
+    svg.id = 'crowded';
+    document.querySelector('#measured').append(svg);
+    const boxes = kind => [...svg.querySelectorAll(kind)].map(n => n.getBoundingClientRect());
+    const meet = (a, b) =>
+        a.left < b.right && b.left < a.right && a.top + 3 < b.bottom && b.top + 3 < a.bottom;
+    const [names, dotted] = [boxes('.dot-name'), boxes('.dot')];
+    svg.remove();
+    return [names.length, names.filter((a, i) => [...dotted, ...names.slice(0, i)]
+        .some(b => meet(a, b))).length] })"""
+
+
+@browsed
+def test_names_cover_no_dots(page):
+    """Names stand beside their dots, or above or below, where nothing else is."""
+    count, covering = page.run(CROWDED)
+    assert count >= 3
+    assert covering == 0
 
 
 @browsed
@@ -182,6 +208,35 @@ def test_sentences_are_left_out_too(blank, model):
     found = alti.what_if(model, two, groups="sentence", only=(0, two.index("acting")))
     assert "without “The acting is superb.”" in text(blank, "#tries li")
     assert f"→ {100 * float(found.after[0]):.1f} %" in text(blank, "#tries li")
+    assert text(blank, "#whatif-title") == "What if the sentence with “acting” were not there?"
+    blank.click("#measure")
+    blank.wait("!!document.querySelector('.scatter')")
+    few = "2 sentences, too few for a rank correlation"
+    assert text(blank, "#measured h3") == f"Predicted and measured: {few}"
+    blank.click("[name=left-out][value=word]")
+    assert blank.run(TRIES) == 0  # sentences are not words
+    assert text(blank, ".scatter") is None
+    blank.click("[name=left-out][value=sentence]")
+    assert blank.run(TRIES) == 1
+
+
+@browsed
+def test_a_method_that_follows_the_mixing_predicts_no_fall(blank):
+    show(blank, text=TEXT, methods="alti")
+    pick(blank, "mess", row="alti")
+    blank.click("#without")
+    blank.wait(f"{TRIES} === 1")
+    assert re.search(r"alti gives it \+0\.\d{3}, in shares of 1$", text(blank, "#tries li"))
+
+
+@browsed
+@pytest.mark.parametrize(("by", "name"), [("document", "document"), ("sentence", "sentence")])
+def test_the_title_names_what_is_left_out(blank, by, name):
+    asked = {"form": "documents", "documents": ["A.", "B."], "question": "Is it?", "answer": "It"}
+    told = quote(json.dumps({**asked, "by": by}))
+    blank.open(f"{blank.server}/#model=tiny-chat&ask=answer&prompt={told}")
+    blank.wait("!!document.querySelector('#prompted') && !document.querySelector('#whatif').hidden")
+    assert text(blank, "#whatif-title") == f"What if a {name} were not there?"
 
 
 @browsed
@@ -200,8 +255,27 @@ def test_a_word_of_a_prompt_by_keyboard(blank, writer):
     at = writer.explain(CHAT, answer="It").source.texts[0].index("plot")
     found = alti.what_if(writer, CHAT, answer="It is better", only=(0, at))
     fall = float(found.measured.scores[0])
-    shown = text(blank, "#tries .change").replace("−", "-")
-    assert float(shown) == pytest.approx(-fall, abs=0.006)  # so small a p is shown by its log
+    shown = text(blank, "#tries .change")  # so small a p is shown by its log
+    size = float(found.predicted.scores[0])
+    assert shown == f"{'a rise' if fall < 0 else 'a fall'} of {abs(fall):.2f} of log p"
+    said = f"absence predicted {'a rise' if size < 0 else 'a fall'} of {abs(size):.3f} in logits"
+    assert said in text(blank, "#tries li")
+
+
+@browsed
+def test_a_window_may_change_while_an_answer_is_asked_about(blank):
+    """The card stays, and what is said stays the answer's; there was a next word before."""
+    show(blank, model="tiny-chat", text="The plot is", methods="absence")
+    blank.run("document.querySelector('[name=ask][value=answer]').click()")
+    told = quote(json.dumps({"form": "chat", "messages": CHAT, "answer": "It is better"}))
+    blank.run(f"location.hash = '#model=tiny-chat&ask=answer&prompt={told}'")
+    blank.wait("!!document.querySelector('#prompted') && !document.querySelector('#whatif').hidden")
+    said = text(blank, "#status")
+    assert said.startswith("It is better")
+    blank.size(700, 800)
+    blank.run("new Promise(done => setTimeout(done, 500))")
+    assert blank.run("document.querySelector('#whatif').hidden") is False
+    assert text(blank, "#status") == said
 
 
 @browsed

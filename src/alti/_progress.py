@@ -6,23 +6,28 @@ from contextvars import ContextVar
 
 Callback = Callable[[int, int | None], None]  # (texts that are done, texts in all)
 
+Expected = Callable[[int], None]  # (steps that follow those which are done)
+
 _callback: ContextVar[Callback | None] = ContextVar("_callback", default=None)
+_expected: ContextVar[Expected | None] = ContextVar("_expected", default=None)
 
 
 @contextmanager
-def watching(callback: Callback) -> Iterator[None]:
+def watching(callback: Callback, expected: Expected | None = None) -> Iterator[None]:
     """Call `callback` after each batch that a method runs in here, and at each layer it reads.
 
-    For a layer it is called with (1, None): one more step, and nobody knows of how many.
+    For a layer it is called with (1, None): one more step. `expected` is called with how many of
+    these follow, before those whose number is known.
 
     >>> with watching(lambda done, total: print(done, "of", total)):
     ...     model.explain(text, method="occlusion")
     """
-    token = _callback.set(callback)
+    tokens = _callback.set(callback), _expected.set(expected)
     try:
         yield
     finally:
-        _callback.reset(token)
+        _callback.reset(tokens[0])
+        _expected.reset(tokens[1])
 
 
 def report(done: int, total: int) -> None:
@@ -33,7 +38,14 @@ def report(done: int, total: int) -> None:
 
 
 def step() -> None:
-    """Tell whoever watches that a layer is read, or a long text's gradients are through one."""
+    """Tell whoever watches that a layer is read, gradients are through one, or a check is made."""
     callback = _callback.get()
     if callback is not None:
         callback(1, None)
+
+
+def expect(steps: int) -> None:
+    """Tell whoever watches how many steps follow."""
+    expected = _expected.get()
+    if expected is not None:
+        expected(steps)

@@ -12,7 +12,7 @@ from alti.methods.progress import at_once, report
 from alti.methods.registry import method
 from alti.methods.stacks import parts_of
 from alti.methods.types import Inputs, Scores, Target
-from alti.read.events import Point, entering
+from alti.read.events import Point, entering, telling
 from alti.read.modules import evaluating, network
 
 Aggregate = Literal["l2", "mean_abs", "sum"]
@@ -175,9 +175,11 @@ def _slopes(
         leaves.append(x.detach().requires_grad_())
         return leaves[-1]
 
-    with torch.enable_grad(), evaluating(model), entering(model, at, leaf):
-        output = network(model)(**inputs.asking(target), return_dict=True)
-        values = explained(output, target, network(model).config, of)  # [B, K]
+    inner = network(model)
+    watched = telling(inner, back=True)
+    with torch.enable_grad(), evaluating(model), entering(model, at, leaf), watched:
+        output = inner(**inputs.asking(target), return_dict=True)
+        values = explained(output, target, inner.config, of)  # [B, K]
         larger = torch.ones_like(values)
         if of == "probability":
             larger = _larger(model, output, target)

@@ -9,10 +9,11 @@ from torch import Tensor, nn
 from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
 
 from alti._errors import DecompositionError
+from alti._progress import expect, step
 from alti.methods.logits import logits_of, require_finite, target_logits
 from alti.methods.types import Inputs, Target
 from alti.read.cuda_capture import capturing
-from alti.read.events import entering
+from alti.read.events import entering, telling
 from alti.read.exactness import require_same, untouched
 from alti.read.linear_view import completeness, require_complete
 from alti.read.modules import decodes, evaluating, family_of, network
@@ -34,6 +35,8 @@ def prove_once(model: nn.Module, what: Hashable, proof: Callable[[], object]) ->
     if key not in known:
         proof()
         known.add(key)
+        expect(1)
+        step()
 
 
 def _state(model: nn.Module) -> Hashable:
@@ -77,11 +80,13 @@ def prove_output(method: str, output: Any, model: nn.Module, tensors: Mapping[st
         return
     mask = tensors.get("attention_mask")
     kind = None if mask is None else (mask.dim(), mask.dtype, bool(mask.all()))
-    prove_once(
-        model,
-        ("output", method, kind),
-        lambda: require_same(output, untouched(model, tensors), model, tensors),
-    )
+
+    def proof() -> None:
+        with telling(network(model)):
+            real = untouched(model, tensors)
+        require_same(output, real, model, tensors)
+
+    prove_once(model, ("output", method, kind), proof)
 
 
 def prove_complete(
@@ -186,6 +191,7 @@ def _with_gradients(model: nn.Module, inputs: Inputs) -> Any:
         torch.enable_grad(),
         evaluating(model),
         entering(model, "embedding", leaf),
+        telling(inner),
     ):
         tensors = {name: tensor.clone() for name, tensor in inputs.tensors.items()}
         options = {**tensors, "output_hidden_states": True, "return_dict": True}

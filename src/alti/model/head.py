@@ -179,18 +179,29 @@ class Head:
     def warn_of_spaces(
         self, tokenizer: PreTrainedTokenizerBase | None, logits: Tensor, index: int
     ) -> None:
-        """To most language models ' Paris' and 'Paris' differ, and users mean the likelier."""
-        if self.kind != "causal" or tokenizer is None:
-            return
-        if (label := tokenizer.decode([index])) != label.lstrip():
-            return
-        other = tokenizer.encode(f" {label}", add_special_tokens=False)
-        if len(other) == 1 and logits[other[0]] > logits[index] + LIKELIER:
+        """Warn where the token with a space in front is far likelier."""
+        if self.spaced(tokenizer, logits, index) is not None:
+            label = token_label(tokenizer, index)
             warnings.warn(
                 f"{label!r} is far less likely here than {' ' + label!r}, another token, which "
                 "begins with a space: name that one, if that is what you mean",
                 stacklevel=2,
             )
+
+    def spaced(
+        self, tokenizer: PreTrainedTokenizerBase | None, logits: Tensor, index: int
+    ) -> int | None:
+        """The same token with a space in front, where that is far likelier.
+
+        To most language models ' Paris' and 'Paris' differ, and users mean the likelier.
+        """
+        if self.kind != "causal" or tokenizer is None:
+            return None
+        if (label := tokenizer.decode([index])) != label.lstrip():
+            return None
+        other: list[int] = tokenizer.encode(f" {label}", add_special_tokens=False)
+        likelier = len(other) == 1 and bool(logits[other[0]] > logits[index] + LIKELIER)
+        return other[0] if likelier else None
 
     def prediction(
         self, tokenizer: PreTrainedTokenizerBase | None, logits: Tensor, index: int | None
@@ -253,7 +264,7 @@ def _token_index(
         raise UsageError(
             f"{name} = {target!r} is not in the vocabulary of this model: give one of its tokens"
         )
-    pieces = ", ".join(repr(piece) for piece in tokenizer.convert_ids_to_tokens(ids))
+    pieces = ", ".join(repr(token_label(tokenizer, piece)) for piece in ids)
     raise UsageError(
         f"{name} = {target!r} is {len(ids)} tokens of this model ({pieces}): give a single one"
     )

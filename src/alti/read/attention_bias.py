@@ -19,7 +19,7 @@ from alti._errors import UnsupportedModelError
 from alti.read.affine import Call
 from alti.read.attention_call import AttentionCall, Tile
 from alti.read.by_layer import Tape
-from alti.read.events import Reader
+from alti.read.events import Reader, telling
 from alti.read.messages import Columns
 from alti.read.modules import call, network
 
@@ -33,7 +33,7 @@ def with_bias(model: nn.Module, inputs: Mapping[str, Any], bias: Tensor | Sequen
     """
     inner = network(model)
     reader = _Reader(inner, bias)
-    with reader.listening():
+    with reader.listening(), telling(inner, back=torch.is_grad_enabled()):
         output = inner(**{"return_dict": True, **inputs})
     if not reader.count:
         raise UnsupportedModelError(

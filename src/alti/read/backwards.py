@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
-from alti._progress import step
+from alti._progress import expect, step
 from alti.families import Site, Stack
 from alti.read.attention_hook import paused, reporting_to
 from alti.read.block import Block
@@ -34,6 +34,7 @@ def walking_back(
     """
     inner = network(model)
     reader = _Backwards(inner, inputs, through)
+    expect(2 * (reader.layers_in_all + reader.sites_in_all))  # of the pass, then of the blocks
     with torch.no_grad(), reader.listening():
         output = call(inner, inputs)
         reader.finish()

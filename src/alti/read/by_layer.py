@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from alti._errors import UnsupportedModelError
-from alti._progress import step
+from alti._progress import expect, step
 from alti.read.attention_call import AttentionCall
 from alti.read.attention_hook import is_listening
 from alti.read.events import Reader, first_of, with_hidden_states
@@ -71,6 +71,7 @@ class Tape:
     @contextmanager
     def recording(self) -> Iterator["Tape"]:
         """The model may be run once in here."""
+        expect(len(self.layers))
         with ExitStack() as registered, self.quiet:
             for layer in self.layers:
                 hooks = (
@@ -122,6 +123,7 @@ class Tape:
 
         `reach(layer, k)` is called before the gradients of a prediction pass through a layer.
         """
+        expect(len(self.calls))
         for number in reversed(range(len(self.calls))):
             slopes = self._through(number, slopes, more, reach)
             step()

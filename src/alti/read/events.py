@@ -16,7 +16,7 @@ from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from alti._errors import DecompositionError
-from alti._progress import step
+from alti._progress import expect, step
 from alti.families import Site
 from alti.read.affine import Call
 from alti.read.attention_call import AttentionCall
@@ -51,6 +51,8 @@ class Reader:
         self.count = 0  # sites that are complete
         sites = [site for stack, _ in self.stacks for site in stack.sites]
         self.needs_mask = any(site.own for site in sites)  # adds its mask, whatever that is
+        self.layers_in_all = sum(len(layers) for _, layers in self.stacks)
+        self.sites_in_all = sum(len(layers) * len(stack.sites) for stack, layers in self.stacks)
 
     def hooks(self) -> Iterator[RemovableHandle]:
         """Register what this reader wants to see."""
@@ -202,6 +204,27 @@ class Reader:
             return (args[0].detach(), *args[1:]) if is_listening(self) else None
 
         return module.register_forward_pre_hook(hook)
+
+
+@contextmanager
+def telling(model: PreTrainedModel, *, back: bool = False) -> Iterator[None]:
+    """Whoever watches is told of each layer that a model runs in here.
+
+    And, in a graph, of each that gradients go through; with `back` that is expected once.
+    """
+    layers = [layer for _, layers in stacks_of(model) for layer in layers]
+
+    def tell(layer: nn.Module, args: Any, output: Any) -> None:
+        step()
+        y = first_of(output)
+        if isinstance(y, Tensor) and y.requires_grad:
+            y.register_hook(lambda _: step())  # type: ignore[no-untyped-call]  # torch's own
+
+    expect(2 * len(layers) if back else len(layers))
+    with ExitStack() as registered:
+        for layer in dict.fromkeys(layers):  # one may be used many times
+            registered.callback(layer.register_forward_hook(tell).remove)
+        yield
 
 
 def split_values(site: Site, output: Tensor, heads: int) -> Tensor:

@@ -15,6 +15,7 @@ from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from alti._errors import DecompositionError
+from alti._progress import expect, step
 from alti.families import Site, Stack
 from alti.read.affine import Call
 from alti.read.events import Reader
@@ -93,8 +94,11 @@ def follow(model: nn.Module, inputs: Mapping[str, Any]) -> None:
     begins.
     """
     follower = _Follower(network(model), inputs)
+    expect(follower.layers_in_all)
     follower.run(None)
-    for bit in range((follower.positions - 1).bit_length()):
+    bits = (follower.positions - 1).bit_length()
+    expect((2 * bits + 1) * follower.layers_in_all)
+    for bit in range(bits):
         for side in (0, 1):
             follower.run(_Half(follower, bit, side))
     follower.run(_Everywhere(follower))
@@ -147,6 +151,7 @@ class _Follower(Reader):
     # Events, in the order in which they happen
 
     def _start(self, number: int, stack: Stack, x: Tensor) -> Tensor:
+        step()
         cross = any(site.cross for site in stack.sites)
         self.mask = padding_mask(self.inputs, self.model.config.is_encoder_decoder and cross, x)
         first = number not in self.begun

@@ -26,6 +26,7 @@ from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from alti._errors import DecompositionError, UnsupportedModelError
+from alti._progress import expect, step
 from alti.families import Site
 from alti.read.affine import Call, norm
 from alti.read.attention_hook import paused
@@ -81,6 +82,8 @@ class View:
         starts = len(self.starts)
         behind = self.others if receiver is None else [sent.mixed for sent in self.messages]
         vectors = [*self.starts, *behind]
+        sites = len(self.messages)
+        expect(values.shape[1] * (sites if receiver is None else 2 * sites))
         for k, value in enumerate(values.unbind(1)):
             slopes = _gradients(value, vectors, keep=k < values.shape[1] - 1)
             if receiver is None:
@@ -90,6 +93,7 @@ class View:
             for layer, (messages, slope) in enumerate(pairs):
                 rows = slice(0, messages.attn.shape[2])
                 receiver.messages(layer, k, messages, slope, rows)
+                step()
             yield slopes[:starts], ()
 
 
@@ -108,6 +112,7 @@ def linear_view(
     require_linear(inner)
     reader = Straightened(inner, value, response)
     view = reader.view
+    expect(reader.sites_in_all)
     with (
         torch.enable_grad(),
         reader.listening(),
@@ -141,6 +146,7 @@ def completeness(
         vectors = [*view.starts, *biases, *view.constants]
         gaps = []
         for value in target(view.output):
+            expect(len(view.messages))
             slopes = torch.autograd.grad(value, vectors, retain_graph=True, allow_unused=True)
             gaps.append(gap(value, zip(slopes, vectors, strict=True)))
         return torch.stack(gaps)
@@ -280,6 +286,8 @@ class Straightened(Reader):
         dtype = torch.promote_types(probs.dtype, torch.float32)
         messages = Messages(probs.detach().to(dtype), value.detach().to(dtype), call.input)
         self.view.messages.append(messages)
+        if call.input.requires_grad:  # then gradients go through
+            call.input.register_hook(lambda _: step())  # type: ignore[no-untyped-call]
         self.calls.clear()
         self.count += 1
 

@@ -10,6 +10,7 @@ from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from alti._errors import DecompositionError, UnsupportedModelError, UsageError
+from alti._progress import expect
 from alti.families import Site, Stack
 from alti.read.affine import Call, carried
 from alti.read.assembly import Recorded, assemble, require_calls, require_whole, total_of
@@ -88,6 +89,7 @@ def _walk(
         )
     inner = network(model)
     reader = BlockReader(inner, inputs, report, through, compared, by_rows)
+    expect(reader.sites_in_all)
     with torch.no_grad(), reader.listening():
         output = call(inner, inputs)
     reader.finish()

@@ -13,24 +13,26 @@ from alti.methods import METHODS
 from alti.model.answers import GREEDY, JoinedByTokens
 from alti.model.attribution import Attribution
 from alti.model.attributions import Attributions
+from alti.model.decoding import LONGEST, decoded
 from alti.model.head import VOCABULARIES, token_label
 from alti.model.model import Model
 from alti.model.question import Question, read_prompt
 from alti.model.source import Source
 from alti.model.through_layers import through_layers
 from alti.read.modules import network, stacks_of
-from alti.views.said import as_shown, left_out, meaning_of, scale_name, shortened, side_of, unnamed
-from alti.web.help import too_long
+from alti.views.said import SO_FAR, as_shown, left_out, scale_name, shortened, side_of, unnamed
+from alti.web.help import LARGE, beside, too_long
 from alti.web.options import checked
 from alti.web.packing import as_file, as_json, packed
 from alti.web.pieces import by_piece, pieces_of, sections_of
+from alti.web.prompts import answer_of, prompt_of
 from alti.web.settings import Limits
 
 LARGER = ("sentence", "line", "document", "message")  # groups that may be scored as wholes
 NUMBERS = 4_000_000  # of maps in a file of JSON
 LABEL = 300  # characters of an answer in a title
 
-Token = dict[str, Any]  # of an answer: its id, text and probability
+Token = dict[str, Any]  # of an answer: its id, text, name and probability
 
 
 class AnswerDesk:
@@ -51,7 +53,7 @@ class AnswerDesk:
             )
         watched = Watched(model, self.wrote, count)
         options = {**GREEDY, "max_new_tokens": count, "logits_processor": [watched]}
-        ids = model.written(**_prompt(question), generate=options)
+        ids = model.written(**prompt_of(question), generate=options)
         return as_json({"ids": ids, "tokens": watched.tokens[: len(ids)]})
 
     def answer(self, question: dict[str, Any]) -> bytes:
@@ -62,6 +64,7 @@ class AnswerDesk:
             shown = _explained(model, question)
         said = (str(each.message) for each in noted if each.category is JoinedByTokens)
         notes = [f"{text[:1].upper()}{text[1:]}." for text in dict.fromkeys(said)]
+        notes += _large(shown)
         return as_json({**shown, "model": question["model"], "notes": notes})
 
     def answer_export(self, question: dict[str, Any]) -> bytes:
@@ -76,7 +79,7 @@ class AnswerDesk:
     def layers(self, question: dict[str, Any]) -> bytes:
         """What the positions that write a part of an answer consist of after each layer."""
         model = self._writer(question)
-        asked = {**_prompt(question), **_answer(question), "part": question["part"]}
+        asked = {**prompt_of(question), **answer_of(question), "part": question["part"]}
         starts, columns = by_piece(through_layers(model, **asked), question["by"])
         return as_json({"starts": starts, **packed(columns)})
 
@@ -92,7 +95,7 @@ class AnswerDesk:
                 f"{question['model']} writes no text: choose a language model or a translator"
             )
         encoder = model.encoder
-        encoded = read_prompt(Question(**_prompt(question)), encoder)
+        encoded = read_prompt(Question(**prompt_of(question)), encoder)
         tokens = len(encoded.ids) + len(question.get("answer_ids") or ())
         limit = min(self.limits.prompt, encoder.limit)
         if tokens > limit:
@@ -119,21 +122,30 @@ class Watched:
         ends = network(model.model).generation_config.eos_token_id
         self.ends = ends if isinstance(ends, list) else [ends]
         self.tokens: list[Token] = []
+        self.pending: list[int] = []  # tokens whose character is not complete
 
     def __call__(self, ids: Tensor, logits: Tensor) -> Tensor:
         chance, index = logits[0].double().softmax(-1).max(0)
         number = int(index)
         if number not in self.ends and len(self.tokens) < self.most:
-            text = visible(token_label(self.model.tokenizer, number))
-            self.tokens.append({"id": number, "text": text, "probability": float(chance)})
+            text = self._new_text(ids[0].tolist(), number)
+            name = text.strip() or token_label(self.model.tokenizer, number)
+            said = {"text": visible(text), "name": visible(name)}
+            self.tokens.append({"id": number, **said, "probability": float(chance)})
             self.wrote(self.tokens[-1])
         return logits
 
-
-def _prompt(question: dict[str, Any]) -> dict[str, Any]:
-    """A prompt as `explain` takes it."""
-    text = question["text"] if question["chat"] is None else question["chat"]
-    return {"text": text, "documents": question["documents"]}
+    def _new_text(self, before: list[int], number: int) -> str:
+        """What a token adds to the answer's text: nothing before its character is complete."""
+        if self.model.head.kind != "causal":  # a decoder's first tokens are no text
+            before = [token["id"] for token in self.tokens]
+        before = before[: len(before) - len(self.pending)]
+        self.pending.append(number)
+        text, _ = decoded(self.model.tokenizer, self.pending, before)
+        if text.endswith("\ufffd") and len(self.pending) < LONGEST:
+            return ""
+        self.pending = []
+        return text
 
 
 def _require_maps(model: Model, question: dict[str, Any]) -> None:
@@ -142,7 +154,7 @@ def _require_maps(model: Model, question: dict[str, Any]) -> None:
     if not METHODS[method].draws_maps:
         drawn = ", ".join(name for name, each in METHODS.items() if each.draws_maps)
         raise UsageError(f"{method} draws no maps: choose {drawn}, or take the JSON without maps")
-    encoded = read_prompt(Question(**_prompt(question), **_answer(question)), model.encoder)
+    encoded = read_prompt(Question(**prompt_of(question), **answer_of(question)), model.encoder)
     tokens = len(encoded.ids)
     layers = sum(len(layers) for _, layers in stacks_of(model.model))
     if layers * tokens**2 > NUMBERS:
@@ -168,7 +180,7 @@ def _found(model: Model, question: dict[str, Any], *, layers: bool = False) -> A
         **({"layers": True} if layers else {}),
         **checked(method, options),
     }
-    found: Attribution = model.explain(**_prompt(question), **_answer(question), **given)
+    found: Attribution = model.explain(**prompt_of(question), **answer_of(question), **given)
     return found
 
 
@@ -186,14 +198,9 @@ def _tokens(model: Model, question: dict[str, Any], found: Attribution) -> list[
     chances = found.prediction.steps
     if chances and question["part"] is None and question["by"] not in LARGER:
         return tokens_of(found.source, chances)
-    asked = {**_prompt(question), **_answer(question)}
+    asked = {**prompt_of(question), **answer_of(question)}
     every: Attributions = model.explain(**asked, method="random")
     return tokens_of(every.source, [one.probability or 0.0 for one in every.predictions])
-
-
-def _answer(question: dict[str, Any]) -> dict[str, Any]:
-    names = ("answer", "answer_ids")
-    return {name: question[name] for name in names if question[name] is not None}
 
 
 def _side(question: dict[str, Any]) -> str:
@@ -206,8 +213,9 @@ def _side(question: dict[str, Any]) -> str:
 def _view(found: Attribution, by: str, side: str) -> dict[str, Any]:
     shown = found if "log_prob_against" in found.extra else as_shown(found)
     pieces = pieces_of(shown, by)
-    left = [[name, score, meaning_of(name)] for name, score in left_out(shown)]
     extra = shown.extra
+    left = [] if by == "token" else left_out(shown)
+    left.append((SO_FAR, extra.get("answer", 0.0)))
     return {
         "pieces": pieces,
         "sections": sections_of(shown.source, pieces),
@@ -217,10 +225,16 @@ def _view(found: Attribution, by: str, side: str) -> dict[str, Any]:
         "log_prob_against": extra.get("log_prob_against"),
         "unit": unnamed(scale_name(shown), side_of(shown)),
         "side": side,
-        "left": [] if by == "token" else left,
-        "so_far": extra.get("answer", 0.0),
+        "left": [[name, score, beside(name)] for name, score in left],
         "signed": bool((shown.scores < 0).any()),
     }
+
+
+def _large(shown: dict[str, Any]) -> list[str]:
+    """A note where more belongs to no word than the strongest word has."""
+    words = [abs(each.get("score", 0.0)) for each in shown["pieces"] if not each.get("special")]
+    names = [name for name, score, _ in shown["left"] if abs(score) > max(words, default=0.0)]
+    return [LARGE.format(names=", ".join(names))] if names else []
 
 
 def tokens_of(source: Source, chances: Sequence[float]) -> list[Token]:

@@ -1,12 +1,10 @@
 """Answers the requests in the worker process, which holds the models."""
 
-from itertools import accumulate
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from alti._characters import visible
 from alti._errors import UsageError
 from alti.experiments.bench import parsed
 from alti.methods import METHODS, Method
@@ -18,7 +16,6 @@ from alti.model.model import Model
 from alti.model.request import Request
 from alti.read.modules import evaluating, network, stacks_of
 from alti.views.said import left_out, meaning_of, scale_name, side_of
-from alti.views.segments import passages
 from alti.web.alignments import AlignmentDesk
 from alti.web.answers import AnswerDesk, describe_writer
 from alti.web.deeper import DeeperDesk, declared
@@ -26,6 +23,7 @@ from alti.web.help import PLAIN, recommended, too_long
 from alti.web.images import ImageDesk
 from alti.web.options import LARGEST, LARGEST_OF_LINKS, checked
 from alti.web.packing import as_file, as_json, packed
+from alti.web.pieces import cut, token_names
 from alti.web.sets import SetDesk
 from alti.web.settings import Settings
 from alti.web.whatif import WhatIfDesk
@@ -87,15 +85,15 @@ class Desk(AnswerDesk, WhatIfDesk, DeeperDesk, SetDesk, AlignmentDesk, ImageDesk
         return as_json(
             {
                 "model": question["model"],
-                "names": _names(first),
+                "names": token_names(first),
                 "special": first.special.tolist(),
                 "position": first.position,
                 "target": first.target,
                 "label": first.label,
                 "probability": first.probability,
-                "classes": _classes(model, question),
-                "words": _pieces(first, words=True),
-                "tokens": _pieces(first, words=False),
+                **_outputs(model, question, first.target),
+                "words": cut(first, words=True),
+                "tokens": cut(first, words=False),
                 "rows": rows,
                 "mixing": {"method": mixing.method, **packed(mixing.layers)},
             }
@@ -225,24 +223,31 @@ def _model_entry(name: str, model: Model, tokens: int) -> dict[str, Any]:
     }
 
 
-def _classes(model: Model, question: dict[str, Any]) -> list[dict[str, Any]]:
-    """The most probable outputs, best first; empty without a head or for a regression."""
+def _outputs(model: Model, question: dict[str, Any], target: int | None) -> dict[str, Any]:
+    """The most probable outputs, best first; none without a head or for a regression.
+
+    And, of a token that was named without its space, the far likelier one with a space in front.
+    """
     head = model.head
+    tokenizer = model.encoder.tokenizer
+    none: dict[str, Any] = {"classes": [], "spaced": None}
     if head.kind == "encoder":
-        return []
+        return none
     logits = _logits(model, question)
     if kind_of(head.config, len(logits)) == "value":
-        return []
+        return none
     shares = probabilities(logits[None], head.config)[0]
+
+    def entry(i: int) -> dict[str, Any]:
+        label = head.prediction(tokenizer, logits, i)[1]
+        return {"index": i, "label": label, "probability": float(shares[i])}
+
     best = shares.topk(min(CLASSES, len(shares))).indices.tolist()
-    return [
-        {
-            "index": i,
-            "label": head.prediction(model.encoder.tokenizer, logits, i)[1],
-            "probability": float(shares[i]),
-        }
-        for i in best
-    ]
+    spaced = None if target is None else head.spaced(tokenizer, logits, target)
+    return {
+        "classes": [entry(i) for i in best],
+        "spaced": None if spaced is None else entry(spaced),
+    }
 
 
 def _logits(model: Model, question: dict[str, Any]) -> Tensor:
@@ -252,46 +257,6 @@ def _logits(model: Model, question: dict[str, Any]) -> Tensor:
     with torch.no_grad(), evaluating(model.model):
         output = network(model.model)(**inputs.tensors, return_dict=True)
     return target_logits(output, target)[0, 0].double().cpu()
-
-
-def _names(attribution: Attribution) -> list[str]:
-    """The name of each token: its characters in the text, or its own name if it was added."""
-    texts = (attribution.text, attribution.text_pair or "")
-    owners = attribution.segments or (0,) * len(attribution)
-    unknown = attribution.source.unknown or ("",) * len(attribution)
-    names = []
-    for i, (token, owner, span) in enumerate(
-        zip(attribution.tokens, owners, attribution.offsets, strict=True)
-    ):
-        characters = "" if owner < 0 else texts[owner][slice(*span)]
-        shown = characters.strip() or _blank(characters) or token
-        names.append(visible(f"{shown} {unknown[i]}".strip()))
-    return names
-
-
-def _blank(characters: str) -> str:
-    """A sign for a token that is nothing but space, as views/lens.py writes it."""
-    return "↵" if "\n" in characters else "␣" * len(characters)
-
-
-def _pieces(attribution: Attribution, *, words: bool) -> list[list[dict[str, Any]]]:
-    """The texts in pieces, each with the indices of its tokens and its first character."""
-    shown = []
-    for passage in passages(attribution, words=words):
-        starts = accumulate((len(piece.text) for piece in passage), initial=0)
-        shown.append(
-            [
-                {
-                    "text": visible(piece.text),
-                    "start": start,
-                    "places": piece.places,
-                    "special": piece.special,
-                    "unknown": piece.unknown,
-                }
-                for piece, start in zip(passage, starts, strict=False)
-            ]
-        )
-    return shown
 
 
 def _row(spec: str, attribution: Attribution) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 import re
 
+from alti.views.said import SO_FAR, meaning_of
+
 RECOMMENDED = {  # by kind of head
     "causal": "absence",
     "masked": "absence",
@@ -14,15 +16,15 @@ PLAIN = {
     "consensus": "What speaks for and against the class, by two ways together. The first choice "
     "for classifiers.",
     "absence": "How much the class would lose if the word were not there, without running the "
-    "model again. The choice for the next word of a language model.",
+    "model again. The choice for language models.",
     "dimming": "How much the class would gain from looking at a word a little more, while it "
     "looks at everything a little less.",
     "linear": "What each word adds to the class if everything nonlinear in the model stays as it "
     "is. With what biases add, the numbers add up to the class.",
     "alti_logit": "What the words pass on to each other for or against the class, followed back "
     "to the words of the text.",
-    "alti": "Which words the model's answer is mixed from, followed through all layers. It is the "
-    "same for every class: it does not say for or against.",
+    "alti": "Which words the prediction is mixed from, followed through all layers. It is the same "
+    "whatever is predicted: it does not say for or against.",
     "alti_ln2": "As alti, measured at a later place in each layer.",
     "norms": "As alti, but by how long the vectors are that words pass on, not by what they "
     "change.",
@@ -46,6 +48,17 @@ PLAIN = {
     "passes.",
     "random": "Chance. What every other method has to beat.",
 }
+BESIDE = {  # what the amounts beside a prompt mean, by their names
+    "special tokens": "Tokens like <s> or <|im_start|>, which mark where a text or a message "
+    "begins and ends. This is the sum of their scores; it belongs to no word of the prompt.",
+    SO_FAR: "What the tokens of the answer give to those behind them, added up; it belongs to no "
+    "word of the prompt.",
+}
+LARGE = (
+    "The amounts beside the scale ({names}) belong to no word of the prompt. They can be larger "
+    "than those of words: models rest much on the marks where a text begins, and what an answer "
+    "says next mostly follows from what it has said."
+)
 _FIELDS = (  # arguments of the library, as the page calls them
     (r"\btarget and against\b", "Class and Rather than"),
     (r"\btarget = ", "Class "),
@@ -63,6 +76,11 @@ _FIELDS = (  # arguments of the library, as the page calls them
     (r"load the model with dtype='float32' \(--dtype float32\)", "start the server with --dtype "
      "float32"),
 )  # fmt: skip
+
+
+def beside(name: str) -> str:
+    """What an amount beside a prompt means."""
+    return BESIDE.get(name) or meaning_of(name)
 
 
 def recommended(kind: str) -> str:

@@ -37,6 +37,46 @@ def pieces_of(attribution: Attribution, by: str) -> list[dict[str, Any]]:
     return made
 
 
+def token_names(attribution: Attribution) -> list[str]:
+    """The name of each token: its characters in the text, or its own name if it was added."""
+    texts = (attribution.text, attribution.text_pair or "")
+    owners = attribution.segments or (0,) * len(attribution)
+    unknown = attribution.source.unknown or ("",) * len(attribution)
+    names = []
+    for i, (token, owner, span) in enumerate(
+        zip(attribution.tokens, owners, attribution.offsets, strict=True)
+    ):
+        characters = "" if owner < 0 else texts[owner][slice(*span)]
+        shown = characters.strip() or _blank(characters) or token
+        names.append(visible(f"{shown} {unknown[i]}".strip()))
+    return names
+
+
+def _blank(characters: str) -> str:
+    """A sign for a token that is nothing but space, as views/lens.py writes it."""
+    return "↵" if "\n" in characters else "␣" * len(characters)
+
+
+def cut(attribution: Attribution, *, words: bool) -> list[list[dict[str, Any]]]:
+    """The texts in pieces, each with the indices of its tokens and its first character."""
+    shown = []
+    for passage in passages(attribution, words=words):
+        starts = accumulate((len(piece.text) for piece in passage), initial=0)
+        shown.append(
+            [
+                {
+                    "text": visible(piece.text),
+                    "start": start,
+                    "places": piece.places,
+                    "special": piece.special,
+                    "unknown": piece.unknown,
+                }
+                for piece, start in zip(passage, starts, strict=False)
+            ]
+        )
+    return shown
+
+
 def by_piece(found: Attributions, by: Any) -> tuple[list[int], Tensor]:
     """Scores [K, T] by the pieces of a prompt: the first character of each, and [K, n]."""
     if by in ("token", "word"):

@@ -35,16 +35,26 @@ class Reports:
     def __init__(self, pipe: Connection) -> None:
         self.pipe = pipe
         self.last = 0.0
-        self.layers = 0  # that are done, of a long text
+        self.steps = 0  # that are done
+        self.expected = 0  # of these, as far as it is known
 
     def __call__(self, done: int, total: int | None) -> None:
         self._stop_if_cancelled()
         if total is None:
-            self.layers += done
-            done = self.layers
+            self.steps += done
+            done = self.steps
+            total = self.expected if done <= self.expected else None
         if time.monotonic() - self.last > PAUSE:
             self.last = time.monotonic()
             self.pipe.send((PROGRESS, done, total))
+
+    def expect(self, steps: int) -> None:
+        """So many steps follow."""
+        self.expected = self.steps + steps
+
+    def begin(self) -> None:
+        """Another request."""
+        self.steps = self.expected = 0
 
     def wrote(self, token: dict[str, Any]) -> None:
         """A token that a model wrote."""
@@ -76,11 +86,11 @@ def work(pipe: Connection, settings: Settings) -> None:
     pipe.send(desk.describe())
     reports = Reports(pipe)
     desk.wrote = reports.wrote
-    with watching(reports):
+    with watching(reports, reports.expect):
         while True:
             try:
                 message = pipe.recv()
-                reports.layers = 0
+                reports.begin()
                 if message != CANCEL:  # of a request that was answered meanwhile
                     pipe.send(_to(desk, *message))
             except (EOFError, OSError):

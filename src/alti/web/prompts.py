@@ -38,6 +38,16 @@ ANSWER = {
     **_TICKET,
 }
 LAYERS = {**PROMPT, **_ANSWER, **_PART, "by": ANSWER["by"], **_TICKET}
+_TOKEN = {"token": Field("integer", "A token of the answer, counted from 0.", 0)}
+ANSWER_HEADS = {
+    **PROMPT,
+    **_ANSWER,
+    **_TOKEN,
+    "layer": Field("integer", "Counted from 0.", required=True),
+    "place": Field("integer", "A token of prompt and answer; default: the one that says `token`."),
+    **_TICKET,
+}
+ANSWER_LENS = {**PROMPT, **_ANSWER, **_TOKEN, **_TICKET}
 ALIGNMENT = {
     "model": PROMPT["model"],
     "text": Field("string", "The source.", required=True),
@@ -60,6 +70,18 @@ WHATIF = {
     "instead": Field("string", "A text that takes its place; default: nothing does."),
     **_TICKET,
 }
+
+
+def prompt_of(question: dict[str, Any]) -> dict[str, Any]:
+    """A prompt as `explain` takes it."""
+    text = question["text"] if question["chat"] is None else question["chat"]
+    return {"text": text, "documents": question["documents"]}
+
+
+def answer_of(question: dict[str, Any]) -> dict[str, Any]:
+    """An answer as `explain` takes it."""
+    names = ("answer", "answer_ids")
+    return {name: question[name] for name in names if question[name] is not None}
 
 
 def check_prompt(question: dict[str, Any]) -> None:

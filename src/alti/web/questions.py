@@ -9,6 +9,8 @@ from alti.web.layers import HEADS, LENS, PREDICT
 from alti.web.prompts import (
     ALIGNMENT,
     ANSWER,
+    ANSWER_HEADS,
+    ANSWER_LENS,
     GENERATE,
     LAYERS,
     WHATIF,
@@ -121,6 +123,8 @@ KINDS = {  # of requests: what they are for, and their fields
     "predict": ("What a model says about a text, without an explanation.", PREDICT),
     "rows": ("The rows of a Parquet file, to choose texts from.", ROWS),
     "lens": ("What a language model would have said after each layer.", LENS),
+    "answer_heads": ("What every head of a layer does with an answer.", ANSWER_HEADS),
+    "answer_lens": ("The same as lens, in place of a token of an answer.", ANSWER_LENS),
 }
 
 

@@ -6,6 +6,7 @@ from alti._characters import visible
 from alti._errors import UsageError
 from alti.experiments.bench import parsed
 from alti.experiments.what_if import group_at, instead, what_if
+from alti.methods import METHODS
 from alti.model.assembly import source_of
 from alti.model.model import Model
 from alti.model.question import Question, read_prompt
@@ -108,6 +109,7 @@ def _without(
         "correlation": found.rank_correlation,
         "method": question["method"],
         "unit": unnamed(scale_name(predicted), side_of(predicted)),
+        "falls": METHODS[method].class_specific and METHODS[method].is_signed(options),
     }
 
 

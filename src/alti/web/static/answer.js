@@ -3,7 +3,9 @@
 import { alignment } from "/alignment.js";
 import { answerLine, chanceOf, focusIn, howTo, titleOf } from "/answercard.js";
 import { afterLayer, layerSlider, unpackedRows } from "/answerlayers.js";
+import { hideDeeper, showDeeper, wireDeeper } from "/answerdeeper.js";
 import { grow } from "/controls.js";
+import { showOptions } from "/options.js";
 import { element } from "/paint.js";
 import { answerFields, asked, fitAsked, methodOf, promptFields } from "/prompt.js";
 import { promptIsEmpty, recallAsked, rememberAsked, showPrompt } from "/prompt.js";
@@ -41,10 +43,11 @@ export function wireAnswer(callbacks) {
       asked.form = radio.value;
       fitAsked();
       promptChanged();
-      showPrompt(promptChanged);
+      showAsked();
     });
   }
   wireFields();
+  wireDeeper();
   document.addEventListener("pick-piece", ({ detail }) => {
     picked = detail;
     showChange();
@@ -86,11 +89,7 @@ function wireFields() {
     ["by", "by"],
     ["answer-method", "method"],
   ]) {
-    at(id).addEventListener("change", ({ target }) => {
-      asked[name] = target.value;
-      showPrompt(promptChanged);
-      if (asked.answer) explain(asked.part);
-    });
+    at(id).addEventListener("change", ({ target }) => choose(name, target.value));
   }
   at("writing").addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
@@ -98,6 +97,18 @@ function wireFields() {
     if (asked.answer) explain(null);
     else write();
   });
+}
+
+// How an answer is explained: by what, and by which method with which options.
+function choose(name, value) {
+  asked[name] = value;
+  showAsked();
+  if (asked.answer) explain(asked.part);
+}
+
+function showAsked() {
+  showPrompt(promptChanged);
+  showOptions([methodOf()], (_, spec) => choose("method", spec));
 }
 
 // Another prompt has another answer: what was explained is out of date, what was typed stays.
@@ -114,6 +125,7 @@ function forget() {
   document.body.removeAttribute("aria-busy");
   if (view) document.body.classList.add("stale");
   showWhatIf(null);
+  hideDeeper();
   page.showError("");
   keepAsked();
 }
@@ -132,6 +144,7 @@ export function redrawAnswer() {
   at("writing").hidden = !isAnswering();
   at("answer").hidden = true;
   showWhatIf(null);
+  hideDeeper();
   if (!isAnswering()) {
     forgetOther();
     return;
@@ -145,7 +158,7 @@ export function redrawAnswer() {
     if (other) Object.assign(asked, { ids: null, part: null });
     shownModel = state.model;
   }
-  showPrompt(promptChanged);
+  showAsked();
   document.body.classList.remove("stale");
   page.showError("");
   if (view) show();
@@ -204,6 +217,7 @@ function write() {
   exact = false;
   showWritten([]);
   showWhatIf(null);
+  hideDeeper();
   run(async (signal) => {
     const question = { ...promptFields(), tokens: asked.new };
     const found = await posted("generate", question, signal, showWritten);
@@ -216,14 +230,19 @@ function write() {
 // The tokens that were written so far.
 function showWritten(written) {
   if (written.length < tokens.length) return;
-  tokens = written.map((token) => ({ ...token, name: token.text.trim() || token.text }));
-  asked.answer = tokens.map(({ text }) => text).join("");
+  tokens = written;
   asked.ids = tokens.length ? tokens.map(({ id }) => id) : null;
-  at("answer-text").value = asked.answer;
-  grow(at("answer-text"));
+  fillAnswer();
   at("answer").hidden = false;
   const title = element("h2", { id: "answer-title", text: "The model writes …" });
   at("answer").replaceChildren(element("header", {}, title), answerLine(tokens, [0, 0], explain));
+}
+
+// What the model wrote, as text that can be edited.
+function fillAnswer() {
+  asked.answer = tokens.map(({ text }) => text).join("");
+  at("answer-text").value = asked.answer;
+  grow(at("answer-text"));
 }
 
 export function cancelAnswer() {
@@ -268,6 +287,7 @@ async function load(part, signal) {
   if (view.answer) {
     tokens = view.answer;
     exact = true;
+    if (asked.ids) fillAnswer();
   }
   keepAsked();
   show();
@@ -293,8 +313,17 @@ function show() {
   );
   at("status").textContent = `${view.label}, ${chanceOf(view)}`;
   showChange();
+  showInside();
   showAlignment();
   if (focused) node.querySelector(focused)?.focus({ preventScroll: true });
+}
+
+// What the heads do, and what each layer would have said, where the chosen part begins.
+function showInside() {
+  const { answer, answer_ids, part } = answerFields();
+  const token = part?.[0] ?? 0;
+  const question = { ...promptFields(), answer, answer_ids, token };
+  showDeeper({ model: state.model, ...question }, tokens[token].name);
 }
 
 // Of an encoder–decoder: which word of the source each word of the target comes from.

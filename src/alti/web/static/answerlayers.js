@@ -74,5 +74,5 @@ export function afterLayer(view, row, layer) {
   const sections = view.sections.map((section) => ({ ...section, score: sum(inside(section)) }));
   const unit = `shares of 1, after layer ${layer}, as alti sees it`;
   const heading = `What it is made of most after layer ${layer}, in shares of 1`;
-  return { ...view, pieces, sections, unit, heading, signed: false, left: [], so_far: 0 };
+  return { ...view, pieces, sections, unit, heading, signed: false, left: [] };
 }

@@ -1,7 +1,7 @@
 // The page: sends requests to the server and connects controls, state and cards.
 
 import { cancelAnswer, isAnswering, redrawAnswer, wireAnswer } from "/answer.js";
-import { fill, show, showGraph, targetShown } from "/cards.js";
+import { fill, isShown, show, showGraph, targetShown } from "/cards.js";
 import { grow, showClasses, showControls, showHeld } from "/controls.js";
 import { STEPS } from "/graph.js";
 import { wireHeads } from "/heads.js";
@@ -111,7 +111,8 @@ async function refresh() {
 async function showTexts(controller) {
   const results = await viewsOf(sides(), controller.signal);
   const views = results.map(({ value }) => value ?? null); // null: this text failed
-  if (controller === pending && !controller.signal.aborted) {
+  const kept = !views.some(Boolean) && isShown(sides()); // only what was asked about it failed
+  if (controller === pending && !controller.signal.aborted && !kept) {
     fill(views);
     document.dispatchEvent(new CustomEvent("explained", { detail: views }));
   }
@@ -238,6 +239,10 @@ function wireChoices() {
       refresh();
     });
   }
+  document.addEventListener("take-word", ({ detail }) => {
+    state.said = detail;
+    redraw();
+  });
   document.addEventListener("explain-at", ({ detail }) => {
     Object.assign(state, { position: detail, place: null });
     redraw();
@@ -265,7 +270,7 @@ function wireViews() {
 function wireWindow() {
   addEventListener("resize", () => {
     clearTimeout(wireWindow.timer);
-    wireWindow.timer = setTimeout(show, PAUSE);
+    wireWindow.timer = setTimeout(() => isAnswering() || show(), PAUSE);
     for (const panel of document.querySelectorAll(".menu[open] .panel")) keepInside(panel);
   });
   addEventListener("hashchange", () => {

@@ -15,6 +15,12 @@ let moved = true; // whether to scroll to the picked token
 
 export const quoted = (label) => (label.trim() === label ? label : `“${label}”`);
 export const classesShown = () => active()?.classes ?? [];
+// Whether what is on the page is about these texts and models.
+export const isShown = (sides) =>
+  sides.every(({ text, model: name }, i) => {
+    const { asked } = views[i] ?? {};
+    return asked?.text === text && asked.model === name;
+  });
 export const targetShown = () => active()?.target ?? null;
 
 // Show the server's answers, one for each text.
@@ -34,6 +40,7 @@ export function show() {
   at("results").classList.toggle("two", shown.length > 1);
   const predictions = shown.map((view) => [view.label, chance(view)].filter(Boolean).join(" "));
   at("status").textContent = predictions.join("; ");
+  at("deeper-of").hidden = true; // it has the slider above
   at("mixing").hidden = at("graph").hidden = at("deeper").hidden = !shown.length;
   if (shown.length) showMixing(active());
   showWhatIf(shown.length ? changeable(active()) : null);
@@ -41,7 +48,7 @@ export function show() {
 
 // What can be left out of a text: the clicked word, or all of them.
 function changeable(view) {
-  if (view.probability === null || state.ask === "answer") return null;
+  if (view.probability === null) return null;
   const { text, text_pair, position } = questionOf(view.asked.text);
   const row = view.rows.find((each) => method(each.method).classes) ?? view.rows[0];
   const segment = view.words.findIndex((passage) => passage.some((piece) => isPicked(view, piece)));
@@ -122,10 +129,21 @@ function notesOn(view) {
   const best = view.classes[0];
   if (best && best.index !== view.target) {
     const first = state.versus === null ? "the first text" : sideName(0);
-    const why = state.target === null ? `the class of ${first}` : "as requested";
+    const requested = (state.said ?? state.target) !== null;
+    const why = requested ? "as requested" : `the class of ${first}`;
     texts.push(`${why}; the prediction is ${quoted(best.label)}`);
   }
-  return texts.map((text) => element("span", { text }));
+  const notes = texts.map((text) => element("span", { text }));
+  return view.spaced && state.said !== null ? [...notes, spacedNote(view.spaced)] : notes;
+}
+
+// To most language models a word begins with its space: offer the token that was probably meant.
+function spacedNote({ label, probability }) {
+  const text = `Take ${quoted(label)} (${percent(probability)})`;
+  const take = () => document.dispatchEvent(new CustomEvent("take-word", { detail: label }));
+  const button = element("button", { type: "button", class: "plain", id: "take-word", text });
+  button.addEventListener("click", take);
+  return element("span", {}, "the token without a space in front. ", button);
 }
 
 // What is read: the prediction, or the class that is explained in its place.

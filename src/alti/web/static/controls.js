@@ -85,7 +85,9 @@ function showExamples(refresh) {
 }
 
 function showMethods(refresh) {
-  showOptions(() => {
+  showOptions(state.methods, (i, spec) => {
+    state.methods[i] = spec;
+    if (method(spec).many_passes) allow();
     showMethods(refresh);
     refresh();
   });

@@ -33,15 +33,17 @@ export async function openedAll(files) {
   }
   if (files.length === 1) return opened(files[0]);
   const rows = [];
+  let guessed = null;
   for (const file of files) {
     const part = await opened(file);
+    guessed ??= part.guessed;
     if (part.kind !== "rows") throw new Error("Open a set of views by itself.");
     rows.push(...part.rows);
     if (rows.length > ROWS) {
       throw new Error(`These files have over ${ROWS} rows: open a part of them.`);
     }
   }
-  return { kind: "rows", rows: rows.map((row, number) => ({ ...row, number })) };
+  return { kind: "rows", rows: rows.map((row, number) => ({ ...row, number })), guessed };
 }
 
 // The files of what was dropped; of a folder, its Parquet files in the order of their names.
@@ -70,7 +72,8 @@ async function entriesOf(folder) {
   }
 }
 
-// { kind: "rows", rows: [{ number, text, pair, label, prediction }] } or { kind: "views", views }
+// { kind: "rows", rows: [{ number, text, pair, label, prediction }], guessed: the column that was
+// taken as the text though its name does not say so } or { kind: "views", views }
 export async function opened(file) {
   if (file.size > LARGEST) {
     throw new Error(
@@ -83,14 +86,14 @@ export async function opened(file) {
   if (stored) return { kind: "rows", rows: [resultRow(stored, 0)] };
   const content = await contentOf(file, bytes);
   if (content.views) return { kind: "views", views: content.views };
-  const rows = rowsOf(content.records, file.name);
+  const { rows, guessed = null } = rowsOf(content.records, file.name);
   if (!rows.length)
     throw new Error(`${file.name} has no rows: give a CSV with a header, or JSONL.`);
   if (rows.length > ROWS)
     throw new Error(
       `${file.name} has ${rows.length} rows, and this page takes up to ${ROWS}: open a part of it.`,
     );
-  return { kind: "rows", rows };
+  return { kind: "rows", rows, guessed };
 }
 
 async function contentOf(file, bytes) {
@@ -216,23 +219,28 @@ function cellsOf(text, mark, name) {
 function rowsOf(records, name) {
   if (records.some((record) => !isObject(record)))
     throw new Error(`${name} holds something else than objects: give one for each text.`);
-  if (records[0]?.alti_bench !== undefined) return benchRows(records.slice(1), name);
+  if (records[0]?.alti_bench !== undefined) return { rows: benchRows(records.slice(1), name) };
   if (records.every((record) => record.source?.texts && record.predictions))
-    return records.map(resultRow);
-  if (records.length && records.every(isListed)) return records.map(listedRow);
-  const names = Object.keys(records[0] ?? {});
-  const find = (known) => known.find((column) => names.includes(column));
-  const column =
-    find(TEXTS) ??
-    names.find((each) => typeof records[0][each] === "string" && !LABELS.includes(each));
-  if (!column)
+    return { rows: records.map(resultRow) };
+  if (records.length && records.every(isListed)) return { rows: records.map(listedRow) };
+  const columns = columnsOf(records[0]);
+  if (!columns.column) {
+    const names = Object.keys(records[0] ?? {});
     throw new Error(
       `${name} has no column of texts: name one of them text ` +
         `(it has ${names.slice(0, 8).join(", ") || "none"}).`,
     );
-  return records.map((record, number) =>
-    plainRow(record, number, { column, pair: find(PAIRS), label: find(LABELS) }, name),
-  );
+  }
+  const rows = records.map((record, number) => plainRow(record, number, columns, name));
+  return { rows, guessed: TEXTS.includes(columns.column) ? null : columns.column };
+}
+
+// The columns of the text, of a second one and of the label, by their names; else the first text.
+function columnsOf(record = {}) {
+  const names = Object.keys(record);
+  const find = (known) => known.find((column) => names.includes(column));
+  const isText = (name) => typeof record[name] === "string" && !LABELS.includes(name);
+  return { column: find(TEXTS) ?? names.find(isText), pair: find(PAIRS), label: find(LABELS) };
 }
 
 function plainRow(record, number, { column, pair, label }, name) {

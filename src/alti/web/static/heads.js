@@ -9,10 +9,15 @@ import { remember, state } from "/state.js";
 
 const STEEP = 0.6; // small shares can be seen beside large ones, as in mixing.js
 const at = (id) => document.getElementById(id);
-let shown = null; // { view, places, maps }
+let shown = null; // { view, places, maps, pick }
 
 export function wireHeads() {
   const load = async ({ view, layer, places }, signal) => {
+    if (view.answer) {
+      const question = { ...view.asked, layer, place: places[0] };
+      const response = await ask("/api/answer_heads", question, signal);
+      return unpacked(await response.json());
+    }
     const { model, text, text_pair } = view.asked;
     const question = { model, text, text_pair, layer, place: places[0] };
     const response = await ask("/api/heads", question, signal);
@@ -29,7 +34,9 @@ export function wireHeads() {
       return maps;
     },
     draw: ({ view, places }, maps) => {
-      shown = { view, places, maps };
+      const pick = view.pick ?? pickHere;
+      shown = { view: { ...view, ...maps.of }, maps, pick };
+      shown.places = places.length ? places : [maps.place];
       draw();
     },
   });
@@ -156,7 +163,7 @@ function picture(head) {
 }
 
 function showText(head) {
-  const { view, maps, places } = shown;
+  const { view, maps, places, pick } = shown;
   const row = rowOf(head);
   const token = view.names[places[0]];
   const isAttention = state.brings === "attention";
@@ -169,7 +176,7 @@ function showText(head) {
     : `: ${share.toFixed(3)} of it; ${maps.residual[at_row].toFixed(3)} comes through no head`;
   const which = `Head ${head + 1} of layer ${maps.layer + 1} of ${view.model}. ${what} `;
   at("head-by").replaceChildren(which, name, `${own}.`);
-  const { texts, scale } = paragraphs(view, state.unit, row, { picked: places[0], pick: pickHere });
+  const { texts, scale } = paragraphs(view, state.unit, row, { picked: places[0], pick });
   at("head-text").replaceChildren(
     element("div", { class: `alti-${state.unit}` }, ...texts, legend(scale, { unit: unitOf() })),
   );

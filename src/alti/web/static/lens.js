@@ -4,7 +4,7 @@ import { quoted } from "/cards.js";
 import { drawer } from "/drawers.js";
 import { element } from "/paint.js";
 import { ask } from "/server.js";
-import { modelNamed } from "/state.js";
+import { modelNamed, state } from "/state.js";
 
 const at = (id) => document.getElementById(id);
 const speaks = ({ view }) => ["causal", "masked"].includes(modelNamed(view.model)?.kind);
@@ -16,6 +16,7 @@ export function wireLens() {
     fits: speaks,
     key: ({ view }) => JSON.stringify([view.asked, view.target]),
     load: async ({ view }, signal) => {
+      if (view.answer) return (await ask("/api/answer_lens", view.asked, signal)).json();
       const { model, text, text_pair } = view.asked;
       const question = { model, text, text_pair, position: view.position, target: view.target };
       const response = await ask("/api/lens", question, signal);
@@ -58,8 +59,9 @@ function draw(lens, layer, name) {
 
 function line(lens, layer, on) {
   const choose = () => {
-    at("layer").value = layer + 1;
-    at("layer").dispatchEvent(new Event("input"));
+    const slider = at(state.ask === "answer" ? "deeper-layer" : "layer");
+    slider.value = layer + 1;
+    slider.dispatchEvent(new Event("input"));
   };
   const about = {
     type: "button",

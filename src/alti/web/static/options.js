@@ -1,7 +1,7 @@
 // The options of the chosen methods, as the methods declare them: kinds, bounds, defaults and help.
 
 import { element } from "/paint.js";
-import { allow, method, state } from "/state.js";
+import { method } from "/state.js";
 
 const at = (id) => document.getElementById(id);
 
@@ -13,26 +13,31 @@ export const settingsOf = (spec) =>
       .map((part) => part.split("=")),
   );
 
-// Show a group of fields for each method; `changed` is called after a value was taken.
-export function showOptions(changed) {
-  const groups = state.methods.map((spec, i) => group(spec, i, changed)).filter(Boolean);
-  at("options").hidden = !groups.length;
-  const count = state.methods.reduce((sum, spec) => sum + Object.keys(settingsOf(spec)).length, 0);
+// Show a group of fields for each method; `put` is called with the number of a method and what it
+// is with the value that was taken.
+export function showOptions(specs, put) {
+  const groups = specs.map((spec, i) => group(spec, i, put)).filter(Boolean);
+  at("options").parentNode.hidden = !groups.length;
+  const count = specs.reduce((sum, spec) => sum + Object.keys(settingsOf(spec)).length, 0);
   at("options-chosen").textContent = count ? `${count} changed` : "as they are";
   at("options")
     .querySelector(".panel")
     .replaceChildren(...groups);
 }
 
-function group(spec, i, changed) {
+function group(spec, i, put) {
   const { name, declared } = method(spec);
   if (!declared.length) return null;
   const given = settingsOf(spec);
-  const fields = declared.map((option) => field(option, given, i, changed));
+  const take = (changed, focus) => {
+    put(i, [name, ...Object.entries(changed).map(([key, value]) => `${key}=${value}`)].join(":"));
+    (focus ? at(focus) : at("options").querySelector("input, select"))?.focus();
+  };
+  const fields = declared.map((option) => field(option, given, `option-${i}-${option.name}`, take));
   const title = element("legend", { class: "title", text: name });
   const parts = [title, ...fields];
   if (Object.keys(given).length) {
-    const reset = () => set(i, name, {}, changed, null);
+    const reset = () => take({}, null);
     parts.push(
       element("button", { type: "button", class: "plain", text: `Reset ${name}`, onclick: reset }),
     );
@@ -40,8 +45,7 @@ function group(spec, i, changed) {
   return element("fieldset", { class: "settings" }, ...parts);
 }
 
-function field(option, given, i, changed) {
-  const id = `option-${i}-${option.name}`;
+function field(option, given, id, take) {
   const value = given[option.name] ?? option.default;
   const input = option.choices.length ? menu(option, id, value) : box(option, id, value);
   const problem = element("small", { class: "wrong", id: `${id}-wrong`, role: "alert" });
@@ -50,9 +54,9 @@ function field(option, given, i, changed) {
     problem.textContent = message;
     input.setAttribute("aria-invalid", String(Boolean(message)));
     if (message) return;
-    const rest = { ...settingsOf(state.methods[i]), [option.name]: input.value };
+    const rest = { ...given, [option.name]: input.value };
     if (input.value === String(option.default)) delete rest[option.name];
-    set(i, method(state.methods[i]).name, rest, changed, id);
+    take(rest, id);
   });
   const help = element("small", { id: `${id}-help`, text: option.help });
   input.setAttribute("aria-describedby", `${id}-help ${id}-wrong`);
@@ -97,12 +101,4 @@ function wrong({ name, kind, lowest, highest }, text) {
   const from = lowest === null ? "" : ` from ${lowest}`;
   const to = highest === null ? "" : ` to ${highest}`;
   return `${name} takes a ${whole ? "whole number" : "number"}${from}${to}.`;
-}
-
-function set(i, name, given, changed, focus) {
-  const parts = Object.entries(given).map(([key, value]) => `${key}=${value}`);
-  state.methods[i] = [name, ...parts].join(":");
-  if (method(name).many_passes) allow();
-  changed();
-  (focus ? at(focus) : at("options").querySelector("input, select"))?.focus();
 }

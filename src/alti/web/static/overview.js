@@ -9,14 +9,11 @@ const WORDS = 9; // at the beginning of a section that has no name
 
 export const isLong = ({ pieces, sections }) => sections.length > 1 && pieces.at(-1).end > LONG;
 
-// All of the prompt in one line: each cell is as strong as the strongest piece in it.
+// All of the prompt in one line: each cell is as strong as the strongest piece in it. It is for the
+// eye and the mouse: by keyboard, and read aloud, the sections below it say and do the same.
 export function strip(view, scale, reveal) {
   const cells = cellsOf(view);
-  const about = {
-    class: "overview alti",
-    role: "img",
-    "aria-label": "The whole prompt in one line",
-  };
+  const about = { class: "overview alti", "aria-hidden": "true" };
   const nodes = cells.map(({ score, piece }) => {
     const classes = classOf(score, scale.largest) || null;
     const title = piece ? `${nameOf(piece)}: ${number(score, scale)}` : null;

@@ -27,7 +27,7 @@ const START = {
   ids: null, // the tokens of an answer that the model wrote; null: it was typed
   rival: null, // another answer
   new: 24, // tokens that the model may write
-  method: null, // null: the recommended one
+  method: null, // with its options, as in alti:p=2; null: the recommended one
   by: "word",
   part: null, // tokens of the answer: [first, end]; null: all
 };
@@ -78,7 +78,7 @@ export function fitAsked() {
   if (!model().writes) return;
   const plain = model().kind === "seq2seq" || (asked.form === "chat" && !model().chats);
   if (plain) asked.form = "text";
-  if (!offered().includes(methodOf())) asked.method = null;
+  if (!offered().includes(method(methodOf()).name)) asked.method = null;
   if (!units().includes(asked.by)) asked.by = "word";
   asked.new = Math.min(asked.new, model().written);
 }
@@ -159,10 +159,11 @@ function showChoices() {
   const option = (value, text) => element("option", { value, text });
   at("by").replaceChildren(...units().map((unit) => option(unit, UNITS[unit])));
   at("by").value = asked.by;
-  const named = (name) => (name === model().recommended ? `${name} (recommended)` : name);
-  at("answer-method").replaceChildren(...offered().map((name) => option(name, named(name))));
-  at("answer-method").value = methodOf();
-  at("answer-method-what").textContent = method(methodOf()).what;
+  const named = (each) => (each === model().recommended ? `${each} (recommended)` : each);
+  at("answer-method").replaceChildren(...offered().map((each) => option(each, named(each))));
+  const { name, what } = method(methodOf());
+  at("answer-method").value = name;
+  at("answer-method-what").textContent = what.replaceAll("the class", "the answer");
 }
 
 function promptNodes(changed) {

@@ -38,24 +38,15 @@ const nodesOf = (first, end) => Array.from({ length: end - first }, (_, n) => pi
 
 const ramp = () => {
   const { view, scale } = shown;
-  return legend(scale, { label: view.side, unit: view.unit, left: leftOf(view) });
+  return legend(scale, { label: view.side, unit: view.unit, left: view.left });
 };
-
-const leftOf = ({ left, so_far }) =>
-  so_far
-    ? [
-        ...left,
-        ["the answer so far", so_far, "What earlier tokens of the answer give to later ones."],
-      ]
-    : left;
 
 // Colour the same prompt by other scores: what is seen follows at once, names soon after.
 export function repaint(view) {
   const scale = scaleOfPieces(view);
   shown = { view, scale };
   for (const [i, node] of made) {
-    const { score, special } = view.pieces[i];
-    if (!special) node.className = classOf(score, scale.largest);
+    node.className = classesOf(i);
   }
   if (sections) {
     sections.show(view);
@@ -103,8 +94,18 @@ function pickable(box) {
 
 const nameOf = ({ name, text }) => (name && text.length > 40 ? name : text || name);
 
-function pieceNode(i) {
+// The colour of a piece, and whether its box begins where that of the piece before it ends.
+function classesOf(i) {
   const { view, scale } = shown;
+  const { score, special } = view.pieces[i];
+  if (special) return "alti-special";
+  const before = view.pieces[i - 1];
+  const joined = before?.score !== undefined && !before.special;
+  return [classOf(score, scale.largest), joined ? "alti-on" : ""].filter(Boolean).join(" ");
+}
+
+function pieceNode(i) {
+  const { view } = shown;
   const piece = view.pieces[i];
   if (piece.score === undefined) {
     return piece.text.trim()
@@ -112,7 +113,7 @@ function pieceNode(i) {
       : piece.text;
   }
   const node = element("span", {
-    class: piece.special ? "alti-special" : classOf(piece.score, scale.largest) || null,
+    class: classesOf(i) || null,
     role: "button",
     tabindex: "-1",
     "aria-pressed": "false",

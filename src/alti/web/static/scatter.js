@@ -5,6 +5,9 @@ const [WIDTH, HEIGHT] = [340, 260];
 const EDGE = { left: 58, right: 14, top: 12, bottom: 40 };
 const NAMED = 6; // dots with a name beside them
 const LONGEST = 16; // letters of a name
+const LETTER = 7; // pixels of one
+const LINE = 13; // its height
+const RADIUS = 4; // of a dot
 
 function drawn(name, about, parent, text) {
   const node = document.createElementNS(SVG, name);
@@ -46,14 +49,14 @@ export function scatter(dots, { x, y, title }) {
     EDGE.top,
   );
   axes(svg, across, up, x, y);
-  const strongest = [...dots].sort((a, b) => Math.abs(b.y) - Math.abs(a.y)).slice(0, NAMED);
-  const taken = [];
-  for (const dot of dots) {
-    const [cx, cy] = [across.place(dot.x), up.place(dot.y)];
-    const circle = drawn("circle", { cx, cy, r: 4, class: "dot" }, svg);
-    drawn("title", {}, circle, `${dot.name}: predicted ${shown(dot.x)}, measured ${shown(dot.y)}`);
-    if (strongest.includes(dot)) nameOf(svg, dot.name, cx, cy, taken);
+  const placed = dots.map((dot) => ({ ...dot, cx: across.place(dot.x), cy: up.place(dot.y) }));
+  for (const { name, x, y, cx, cy } of placed) {
+    const circle = drawn("circle", { cx, cy, r: RADIUS, class: "dot" }, svg);
+    drawn("title", {}, circle, `${name}: predicted ${shown(x)}, measured ${shown(y)}`);
   }
+  const taken = placed.map(({ cx, cy }) => boxOf(cx - RADIUS, cy, 2 * RADIUS, 2 * RADIUS));
+  const strongest = placed.toSorted((a, b) => Math.abs(b.y) - Math.abs(a.y)).slice(0, NAMED);
+  for (const dot of strongest) nameBeside(svg, dot, taken);
   return svg;
 }
 
@@ -81,29 +84,33 @@ function axes(svg, across, up, x, y) {
   );
 }
 
-// A name beside its dot, unless another one is there.
-function nameOf(svg, name, cx, cy, taken) {
+const boxOf = (left, middle, wide, tall) => ({
+  left,
+  right: left + wide,
+  top: middle - tall / 2,
+  bottom: middle + tall / 2,
+});
+const meet = (a, b) =>
+  a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+const isInside = ({ left, right, top, bottom }) =>
+  left >= EDGE.left && right <= WIDTH && top >= 0 && bottom <= HEIGHT - EDGE.bottom;
+
+// A name right or left of its dot, above or below it: where it covers no dot and no other name.
+function nameBeside(svg, { name, cx, cy }, taken) {
   const letters = [...name];
   const text = letters.length > LONGEST ? `${letters.slice(0, LONGEST - 1).join("")}…` : name;
-  const wide = 7 * [...text].length;
-  const leftwards = cx + wide > WIDTH - 10;
-  const x = leftwards ? cx - 8 - wide : cx + 8;
-  if (
-    taken.some(
-      (other) => Math.abs(other.y - cy) < 13 && x < other.x + other.wide && other.x < x + wide,
-    )
-  )
-    return;
-  taken.push({ x, y: cy, wide });
-  drawn(
-    "text",
-    {
-      x: leftwards ? cx - 8 : cx + 8,
-      y: cy + 4,
-      "text-anchor": leftwards ? "end" : "start",
-      class: "dot-name",
-    },
-    svg,
-    text,
+  const wide = LETTER * [...text].length;
+  const places = [
+    { x: cx + 8, y: cy, anchor: "start", before: 0 },
+    { x: cx - 8, y: cy, anchor: "end", before: wide },
+    { x: cx, y: cy - LINE, anchor: "middle", before: wide / 2 },
+    { x: cx, y: cy + LINE, anchor: "middle", before: wide / 2 },
+  ].map((place) => ({ ...place, box: boxOf(place.x - place.before, place.y, wide, LINE) }));
+  const free = places.find(
+    ({ box }) => isInside(box) && !taken.some((other) => meet(box, other)),
   );
+  if (!free) return;
+  taken.push(free.box);
+  const about = { x: free.x, y: free.y + 4, "text-anchor": free.anchor, class: "dot-name" };
+  drawn("text", about, svg, text);
 }

@@ -10,7 +10,16 @@ import { addViews } from "/views.js";
 const SHOWN = 25; // rows of the table at a time
 const CUT = 110; // characters of a text in the table
 const at = (id) => document.getElementById(id);
-const set = { name: "", rows: [], row: null, page: 0, find: "", which: "all", order: "errors" };
+const set = {
+  name: "",
+  guessed: null, // the column that was taken as the text
+  rows: [],
+  row: null,
+  page: 0,
+  find: "",
+  which: "all",
+  order: "errors",
+};
 let running = null; // aborts the predictions that are made row by row
 let explain = () => {};
 
@@ -72,6 +81,7 @@ async function open(given, toast) {
     Object.assign(set, {
       rows: joined(found.rows),
       name: nameOfFiles(files),
+      guessed: found.guessed ?? null,
       row: null,
       page: 0,
       find: "",
@@ -186,7 +196,8 @@ export function show() {
     `${known} predicted${makers(predicted)}`,
   ];
   if (set.rows.some(({ label }) => label !== null)) parts.push(`${wrong} wrong`);
-  at("set-by").textContent = `${parts.join(", ")}.`;
+  const taken = ` The column ${set.guessed} was taken as the text: none is named text.`;
+  at("set-by").textContent = `${parts.join(", ")}.${set.guessed === null ? "" : taken}`;
   const textless = set.rows.some(({ text }) => text === null);
   at("set-hint").hidden = !textless;
   at("set-predict").disabled = textless || known === set.rows.length;

@@ -33,13 +33,13 @@ export function watch(ticket, wrote = null) {
 
 function say({ state, position, done, total }) {
   if (state === "unknown") return;
-  const layers = done ? ` ${done} steps are done.` : "";
-  const parts = total ? ` ${done} of ${total} parts are done.` : layers;
+  const open = done ? ` ${done} steps are done.` : "";
+  const steps = total ? ` Step ${done} of ${total}.` : open;
   const texts = {
     waiting:
       position === 1 ? "One request is before yours." : `${position} requests are before yours.`,
     loading: "The model is being loaded again; your request keeps its place.",
-    working: `Computing.${parts}`,
+    working: `Computing.${steps}`,
   };
   at("waiting").hidden = false;
   at("waiting-why").textContent = texts[state];

@@ -11,6 +11,7 @@ import { newTicket, showNothing, watch } from "/waiting.js";
 const TINY = 0.0005; // smaller probabilities are shown as logarithms
 const KEPT = 8; // tries that stay on the card
 const MANY = 60; // words in the text of two rows; of more, the plot is enough
+const FEWEST = 4; // words whose order says something
 const NAMES = {
   word: "word",
   sentence: "sentence",
@@ -61,11 +62,11 @@ export function cancelWhatIf() {
 
 function draw() {
   const { name, place, units } = about;
-  const title = place
-    ? ["What if ", element("em", { dir: "auto", text: `“${short(name)}”` }), " were not there?"]
-    : ["What if a word were not there?"];
-  at("whatif-title").replaceChildren(...title);
   const word = NAMES[unit];
+  const what = element("em", { dir: "auto", text: `“${short(name)}”` });
+  const whole = unit === first ? [] : [`the ${word} with `]; // what was clicked is a part of it
+  const subject = place ? [...whole, what] : [`a ${word}`];
+  at("whatif-title").replaceChildren("What if ", ...subject, " were not there?");
   at("whatif-by").textContent =
     `${about.method} predicts, ${about.question.model ?? state.model} answers.`;
   at("whatif-how").textContent = place
@@ -80,38 +81,51 @@ function draw() {
     radio.parentNode.hidden = !units.includes(radio.value);
     radio.checked = radio.value === unit;
   }
-  at("tries").replaceChildren(...tries.map(tryNode));
-  at("tries").hidden = !tries.length;
-  at("measured").replaceChildren(...(all ? measuredNodes(all) : []));
+  const shown = tries.filter(({ by }) => by === unit);
+  at("tries").replaceChildren(...shown.map(tryNode));
+  at("tries").hidden = !shown.length;
+  at("measured").replaceChildren(...(all?.by === unit ? measuredNodes(all) : []));
 }
 
 const short = (text) => (text.length > 60 ? `${text.slice(0, 59)}…` : text);
 const signed = (value, digits) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(digits)}`;
 const log = (p) => Math.log(p).toFixed(2).replace("-", "−");
 
-// A probability before and after, and the change.
+// A fall in words, so that a sign cannot be misread.
+const fallOf = (fall, size, unit) =>
+  `${fall < 0 ? "a rise" : "a fall"} of ${size}${unit ? ` ${unit}` : ""}`;
+
+// A probability before and after, and how far it fell.
 function changeOf(before, after) {
   if (before >= TINY) {
-    const moved = 100 * (after - before);
-    const points = signed(moved, Math.abs(moved) < 0.1 ? 3 : 1);
-    return { text: `${percent(before)} → ${percent(after)}`, change: `${points} points` };
+    const fall = 100 * (before - after);
+    const size = Math.abs(fall).toFixed(Math.abs(fall) < 0.1 ? 3 : 1);
+    const text = `${percent(before)} → ${percent(after)}`;
+    return { text, change: fallOf(fall, size, "points") };
   }
-  const change = after > 0 ? signed(Math.log(after / before), 2) : "−∞";
-  return { text: `log p ${log(before)} → ${after > 0 ? log(after) : "−∞"}`, change };
+  const fall = after > 0 ? Math.log(before / after) : Infinity;
+  const size = fall === Infinity ? "∞" : Math.abs(fall).toFixed(2);
+  const text = `log p ${log(before)} → ${after > 0 ? log(after) : "−∞"}`;
+  return { text, change: fallOf(fall, size, "of log p") };
+}
+
+// What a method said of it: how far what it explains would fall, or a number of its own.
+function saidOf({ predicted, method, unit: of, falls }) {
+  if (!predicted) return "no method predicts this";
+  const [score] = predicted;
+  if (!falls) return `${method} gives it ${signed(score, 3)}${of ? `, in ${of}` : ""}`;
+  return `${method} predicted ${fallOf(score, Math.abs(score).toFixed(3), of ? `in ${of}` : "")}`;
 }
 
 // A word, with what the model read if it does not know it.
 const named = ({ names, unknown }, i) => (unknown?.[i] ? `${names[i]} ${unknown[i]}` : names[i]);
 
 function tryNode(found) {
-  const { before, after, instead, predicted, method, unit: of, label } = found;
+  const { before, after, instead, label } = found;
   const name = named(found, 0);
   const { text, change } = changeOf(before, after[0]);
   const other = `“${instead}” instead of “${name}”`;
   const what = instead === undefined ? `without “${name}”` : other;
-  const said = predicted
-    ? `${method} predicted ${signed(predicted[0], 3)} (${of})`
-    : "no method predicts this";
   return element(
     "li",
     {},
@@ -123,7 +137,7 @@ function tryNode(found) {
       element("span", { text: ` for ${short(label)}` }),
     ),
     element("b", { class: after[0] < before ? "change less" : "change", text: change }),
-    element("span", { class: "faint", text: said }),
+    element("span", { class: "faint", text: saidOf(found) }),
   );
 }
 
@@ -132,12 +146,9 @@ function tryNode(found) {
 function measuredNodes(found) {
   const { names, predicted, method, correlation, before, label, unit: of } = found;
   const falls = fallsOf(found);
-  const rho =
-    correlation === null
-      ? "has no order to compare"
-      : `ρ = ${correlation.toFixed(2)}`.replace("-", "−");
   const many = `${names.length} ${NAMES[found.by]}${names.length > 1 ? "s" : ""}`;
-  const title = element("h3", {}, `Predicted and measured: rank correlation ${rho}`);
+  const rho = rankOf(correlation, names.length, many);
+  const title = element("h3", {}, `Predicted and measured: ${rho}`);
   const why =
     `${many}, for ${short(label)}. ${method} predicts in ${of || "numbers of its own"}, ` +
     `measured is ${falls.what}: compare the order, not the numbers.`;
@@ -146,7 +157,7 @@ function measuredNodes(found) {
     {
       x: `predicted by ${method}`,
       y: falls.what,
-      title: `Predicted against measured, rank correlation ${rho}`,
+      title: `Predicted against measured, ${rho}`,
     },
   );
   const rows = names.length <= MANY ? [rowsNode(found, falls)] : [];
@@ -157,6 +168,13 @@ function measuredNodes(found) {
     element("div", {}, ...rows, tableNode(found, falls, before)),
   );
   return [title, element("p", { class: "faint", text: why }), side];
+}
+
+// How alike the orders are; of a few, chance would make them so.
+function rankOf(correlation, count, many) {
+  if (count < FEWEST) return `${many}, too few for a rank correlation`;
+  if (correlation === null) return "no order to compare";
+  return `rank correlation ρ = ${correlation.toFixed(2)}`.replace("-", "−");
 }
 
 // What is measured: the fall of the probability in points, of a tiny one that of its logarithm.
