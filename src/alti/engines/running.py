@@ -106,6 +106,7 @@ def run(plan: Plan, folder: Path, engine: Engine | None = None) -> Iterator[Prog
     plan = replace(plan.sized(folder), data=replace(plan.data, source=absolute(plan.data.source)))
     scan = plan.data.scan()
     total = None if scan is None else scan.texts
+    engine.reach()
     with opened(folder, plan.identity(scan)) as store:
         finished = store.finished()
         done = sum(finished.values())
