@@ -283,6 +283,21 @@ def test_check_other_kinds(run, tmp_path, family, head):
     assert out.endswith("exact\n")
 
 
+@pytest.mark.filterwarnings("ignore")  # transformers' own, about the tiny config
+@pytest.mark.parametrize("family", ["gpt_oss", "apertus"])
+def test_check_without_a_linear_view(run, tmp_path, family):
+    tiny.saved(tmp_path, family, "AutoModelForCausalLM")
+    code, out, _ = run("check", tmp_path)
+    checked, why = out.splitlines()
+    assert code == 0
+    assert f"({family}): 3 blocks" in checked
+    assert checked.endswith(": exact")
+    assert why == f"no linear view: {alti.FAMILIES[family].nonlinear}"
+    report = json.loads(run("check", tmp_path, "--json")[1])
+    assert (report["exact"], report["completeness"]) == (True, None)
+    assert report["no_linear_view"] == alti.FAMILIES[family].nonlinear
+
+
 def test_check_pictures(run, tmp_path):
     tiny.build("vit", "AutoModelForImageClassification").float().save_pretrained(tmp_path)
     code, out, _ = run("check", tmp_path)
