@@ -15,7 +15,7 @@ import alti
 from alti.cli import app
 from alti.cli.models import _compared, _complete
 from alti.cli.panels import ANSWER, FEW, OF_COMMANDS, PANELS
-from alti.families import REFUSED
+from alti.refused import REFUSED
 
 import tiny
 from speed import slow

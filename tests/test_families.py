@@ -10,8 +10,8 @@ import torch
 from transformers import CONFIG_MAPPING
 
 import alti
-from alti.families import REFUSED
 from alti.read.modules import family_named
+from alti.refused import REFUSED
 
 import tiny
 from speed import mostly_slow
