@@ -226,6 +226,19 @@ def test_arguments_are_passed_on(folder, tmp_path):
         alti.load(folder, attn_implementation="nonsense")
 
 
+@pytest.mark.parametrize("place", ["cpu", "auto", {"": "cpu"}, torch.device("cpu")], ids=str)
+def test_a_device_map_has_the_dtype_of_its_device(place):
+    """The embedded model is stored in float16."""
+    if place == "auto" and torch.accelerator.is_available():
+        pytest.skip("layers go to the accelerator here")
+    assert alti.load(device_map=place).dtype == alti.load(device="cpu").dtype == "float32"
+
+
+def test_a_device_map_with_a_module_that_is_not_there(folder):
+    with pytest.raises(alti.UsageError, match=r"device_map names 'x', which .*\(bert, "):
+        alti.load(folder, device_map={"x": "cpu"})
+
+
 @needs["accelerate"]
 @pytest.mark.parametrize(
     "place",
