@@ -230,6 +230,8 @@ def _explain_lines(
     output: Output,
 ) -> None:
     model = opening()
+    if model.head.kind == "image":
+        raise UsageError(f"{model.name} reads images: explain them one by one, not line by line")
     with asked.writing() as written:
         options |= {"answer": asked.answer, "generate": written}
         _show_lines(model.explain_all(lines, **options), lines, output)
