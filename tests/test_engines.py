@@ -428,7 +428,8 @@ def test_a_file_without_a_usable_text_is_a_failure(model, tmp_path, run):
     code, _, noted = run("explain", "--file", file, "--out", tmp_path / "out", "--model", model)
     assert code == 1
     assert "no text could be explained" in noted
-    code, said, _ = run("results", tmp_path / "out", "--failed")
+    code, said, noted = run("results", tmp_path / "out", "--failed")
+    assert "1 failed text shown" in noted
     assert (code, "the text is missing" in said) == (0, True)
 
 

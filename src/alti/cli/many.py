@@ -228,5 +228,5 @@ def _line(found: "Results", row: dict[str, Any], tokens: bool) -> dict[str, Any]
 def _note_rest(found: "Results", failed: bool, shown: int) -> None:
     complete = found.total in (None, len(found))
     of = "" if complete else f" of {found.total:,}: the run is not complete"
-    what = "failed texts" if failed else "texts"
+    what = plural("failed text" if failed else "text", shown)
     note(f"{shown} {what} shown; {found.store.folder} holds {len(found):,}{of}")

@@ -255,7 +255,8 @@ def _show_lines(results: "Iterator[Any]", lines: Lines, output: Output) -> None:
         raise type(error)(f"{where}{reason}") from error
     finally:
         output.save(to_save)
-        lines.report(done)
+        if lines.numbers:
+            lines.report(done)
     if not done:
         raise LoadError(f"{lines.name} has no text: give one per line")
 

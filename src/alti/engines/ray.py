@@ -146,8 +146,8 @@ class Ray:
         gpus = int(sum(node.get("GPU", 0) for node in nodes))
         if self.gpus > gpus:
             raise UsageError(
-                f"{self.gpus:g} GPUs for each actor, and the cluster has {gpus}: leave --gpus out, "
-                "or add nodes that have some"
+                f"each actor wants GPUs ({self.gpus:g}), and the cluster has {gpus}: leave --gpus "
+                "out, or add nodes that have some"
             )
         count = self.actors or (int(gpus / self.gpus) if self.gpus else min(cores, 4) * len(nodes))
         of_a_node = -(-count // max(1, len(nodes)))

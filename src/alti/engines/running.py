@@ -26,7 +26,9 @@ class Plan:
 
     def __post_init__(self) -> None:
         if self.shard_rows is not None and self.shard_rows < 1:
-            raise UsageError(f"shard_rows = {self.shard_rows} is not a number: give 1 or more")
+            raise UsageError(
+                f"shard_rows = {self.shard_rows} is not a number of texts: give 1 or more"
+            )
 
     def sized(self, folder: Path) -> "Plan":
         """The plan with the size of shards that a folder has already."""

@@ -96,7 +96,12 @@ def opened(folder: Path, run: dict[str, Any]) -> Iterator[Store]:
         raise UsageError(
             f"{folder} cannot be a folder of results: name one that is new or there already"
         )
-    folder.mkdir(exist_ok=True)
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{folder} cannot be made ({error.strerror}): name a folder that can be written to"
+        ) from error
     store = Store(folder)
     with (folder / LOCK).open("ab", buffering=0) as held:
         lock(held, folder)
