@@ -37,8 +37,8 @@ class Explain:
     The columns of the batch stay; label, probability, target, tokens, offsets, scores and error
     are added. `model` is a folder or a name, loaded once by each actor. `top_k` keeps the tokens
     that count most, `fingerprint` (`Model.fingerprint()`) refuses another model. `options` are
-    those of `Model.explain_all`: target, groups, truncate, or the method's own. In a pipeline it is
-    `texts.map_batches(Explain, fn_constructor_kwargs={"top_k": 3}, concurrency=2)`; alone:
+    those of `Model.explain_all`: target, groups, truncate, or the method's own. A pipeline with it
+    is in docs/scale.md, "In your own pipeline"; alone:
 
     >>> Explain(top_k=3)({"text": ["A clever film."], "stars": [4]}).column_names
     """
