@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from functools import partial
 from importlib.util import find_spec
 
@@ -63,6 +65,30 @@ def adapter(folder, tmp_path_factory):
     wrapped.save_pretrained(place / "lora")
     merged = wrapped.merge_and_unload()
     return place / "lora", alti.Model(merged.eval(), tiny.tokenizer())
+
+
+LOADED = "import sys, alti; print(alti.load(sys.argv[1], device='cpu').name)"
+
+
+@needs["peft"]
+@pytest.mark.parametrize("kind", ["plain", "headless", "shards", "adapter"])
+def test_a_process_that_loads_shows_one_bar_at_most(folder, adapter, tmp_path, kind):
+    place = tmp_path / "m"
+    shutil.copytree(adapter[0] if kind == "adapter" else folder, place)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder)
+    if kind == "shards":
+        (place / "model.safetensors").unlink()
+        model.save_pretrained(place, max_shard_size="20KB")
+        assert len(list(place.glob("*.safetensors"))) > 2
+    if kind == "headless":  # read twice: its head has no weights
+        model.bert.save_pretrained(place)
+        model.config.architectures = ["BertForSequenceClassification"]
+        model.config.save_pretrained(place)
+    command = [sys.executable, "-W", "ignore", "-c", LOADED, place]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "m\n"
+    assert done.stderr.count(" 0%|") <= 1
+    assert done.stderr.count("100%|") <= 1
 
 
 @needs["peft"]
