@@ -76,7 +76,7 @@ def test_the_source_archive_holds_what_the_wheel_is_built_from(built):
     assert {f"{top}/{name}" for name in ("pyproject.toml", "README.md", "LICENSE")} <= names
 
 
-@pytest.mark.skipif("ALTI_TEST_INSTALL" not in os.environ, reason="set ALTI_TEST_INSTALL: minutes")
+@pytest.mark.skipif("ALTI_TEST_INSTALL" not in os.environ, reason="make install: minutes")
 @pytest.mark.parametrize("which", [0, 1], ids=["sdist", "wheel"])
 def test_it_installs_in_an_empty_environment_and_explains(built, which, tmp_path):
     venv.create(tmp_path / "empty", with_pip=True)
@@ -98,5 +98,5 @@ def test_the_citation_names_this_version():
 
 def test_the_workflows_run_the_readmes_command_and_then_the_rest():
     workflow = (ROOT / ".github" / "workflows" / "tests.yml").read_text()
-    assert "- run: make test\n      - run: make slow\n      - run: make docs\n" in workflow
-    assert "make test\nmake slow\nmake docs\n" in (ROOT / ".ci" / "run").read_text()
+    assert "- run: make test\n      - run: make slow\n      - run: make install\n" in workflow
+    assert "make test\nmake slow\nmake install\nmake docs\n" in (ROOT / ".ci" / "run").read_text()
