@@ -150,7 +150,7 @@ def test_a_family_of_ones_own():
     model = tiny.build("bert")
     model.config.__class__ = Config
     with pytest.raises(
-        alti.UnsupportedModelError, match=r"'bert-of-mine': it reads albert, .* alti.FAMILIES\["
+        alti.UnsupportedModelError, match=r"'bert-of-mine': .* alti.FAMILIES\["
     ):
         alti.check(model, tiny.inputs(model))
     alti.FAMILIES["bert-of-mine"] = alti.FAMILIES["bert"]
