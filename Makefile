@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 # each file goes to one process, which then needs one server, one browser or one Ray
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test slow check docs format clean
+.PHONY: demo test slow install check docs format clean
 
 demo: $(VENV)/installed  ## explain a sentence
 	$(BIN)/python examples/demo.py
@@ -14,6 +14,9 @@ test: $(VENV)/installed  ## run the tests, in less than three minutes
 
 slow: $(VENV)/installed  ## run the tests that `make test` leaves out
 	$(PYTEST) -m slow
+
+install: $(VENV)/installed  ## install the wheel and the source archive in empty environments
+	ALTI_TEST_INSTALL=1 $(BIN)/python -m pytest tests/test_wheel.py
 
 check: $(VENV)/installed  ## format, lint, types, all tests
 	$(BIN)/ruff format --check .

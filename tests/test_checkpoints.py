@@ -2,10 +2,14 @@
 
 import json
 import shutil
+import subprocess
+import sys
+from functools import partial
 from importlib.util import find_spec
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 
 import alti
@@ -61,6 +65,30 @@ def adapter(folder, tmp_path_factory):
     wrapped.save_pretrained(place / "lora")
     merged = wrapped.merge_and_unload()
     return place / "lora", alti.Model(merged.eval(), tiny.tokenizer())
+
+
+LOADED = "import sys, alti; print(alti.load(sys.argv[1], device='cpu').name)"
+
+
+@needs["peft"]
+@pytest.mark.parametrize("kind", ["plain", "headless", "shards", "adapter"])
+def test_a_process_that_loads_shows_one_bar_at_most(folder, adapter, tmp_path, kind):
+    place = tmp_path / "m"
+    shutil.copytree(adapter[0] if kind == "adapter" else folder, place)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder)
+    if kind == "shards":
+        (place / "model.safetensors").unlink()
+        model.save_pretrained(place, max_shard_size="20KB")
+        assert len(list(place.glob("*.safetensors"))) > 2
+    if kind == "headless":  # read twice: its head has no weights
+        model.bert.save_pretrained(place)
+        model.config.architectures = ["BertForSequenceClassification"]
+        model.config.save_pretrained(place)
+    command = [sys.executable, "-W", "ignore", "-c", LOADED, place]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "m\n"
+    assert done.stderr.count(" 0%|") <= 1
+    assert done.stderr.count("100%|") <= 1
 
 
 @needs["peft"]
@@ -226,6 +254,19 @@ def test_arguments_are_passed_on(folder, tmp_path):
         alti.load(folder, attn_implementation="nonsense")
 
 
+@pytest.mark.parametrize("place", ["cpu", "auto", {"": "cpu"}, torch.device("cpu")], ids=str)
+def test_a_device_map_has_the_dtype_of_its_device(place):
+    """The embedded model is stored in float16."""
+    if place == "auto" and torch.accelerator.is_available():
+        pytest.skip("layers go to the accelerator here")
+    assert alti.load(device_map=place).dtype == alti.load(device="cpu").dtype == "float32"
+
+
+def test_a_device_map_with_a_module_that_is_not_there(folder):
+    with pytest.raises(alti.UsageError, match=r"device_map names 'x', which .*\(bert, "):
+        alti.load(folder, device_map={"x": "cpu"})
+
+
 @needs["accelerate"]
 @pytest.mark.parametrize(
     "place",
@@ -324,6 +365,26 @@ def test_gradients_that_would_go_around_a_quantised_layer(method):
     assert require_gradients not in hooks
 
 
+def test_layers_that_fail_with_gradients_once_they_were_run():
+    """As 4-bit layers whose weights a first pass has packed for inference."""
+
+    class Packing(WeightOnly):
+        __module__ = "bitsandbytes.nn"
+        packed = False
+
+        def forward(self, x):
+            if self.packed and torch.is_grad_enabled() and x.requires_grad:
+                raise RuntimeError("a view is being used in-place.")
+            self.packed = self.packed or not torch.is_grad_enabled()
+            return super().forward(x)
+
+    model = alti.Model(swapped(Packing), tiny.tokenizer())
+    model.explain(TEXT)
+    why = r"where its head reads cannot be .* Packing layers .* in-place\); load the model again"
+    with pytest.raises(alti.UnsupportedModelError, match=why):
+        model.check()
+
+
 def test_gradients_that_torch_alone_says_are_missing():
     """torch answers with zeros and a warning where an operator has no gradient."""
     with torch.library._scoped_library("alti_test", "FRAGMENT") as library:
@@ -358,22 +419,56 @@ def test_quantised_layers_that_do_not_add_up_are_named():
         raise alti.DecompositionError("block 3: its entry in alti.FAMILIES")
 
 
+def with_layers(made):
+    """A model whose attention ends in such layers, with the weights that it had."""
+    model = tiny.speaking("bert", "AutoModelForSequenceClassification", dtype=torch.bfloat16,
+                          hidden_size=64, intermediate_size=64)  # fmt: skip
+    for layer in model.bert.encoder.layer:
+        dense = layer.attention.output.dense
+        quantised = made(64, 64)
+        quantised.load_state_dict(dense.state_dict())
+        layer.attention.output.dense = quantised.to("cpu")
+    return model
+
+
 @needs["bitsandbytes"]
 @pytest.mark.filterwarnings("ignore")
 def test_four_bits():
     import bitsandbytes
 
-    model = tiny.speaking("bert", "AutoModelForSequenceClassification", dtype=torch.bfloat16,
-                          hidden_size=64, intermediate_size=64)  # fmt: skip
-    for layer in model.bert.encoder.layer:
-        dense = layer.attention.output.dense
-        made = bitsandbytes.nn.Linear4bit(64, 64, compute_dtype=torch.bfloat16, quant_type="nf4")
-        made.load_state_dict(dense.state_dict())
-        layer.attention.output.dense = made.to("cpu")
+    four = partial(bitsandbytes.nn.Linear4bit, compute_dtype=torch.bfloat16, quant_type="nf4")
+    model = with_layers(four)
     found = alti.explain(model, tiny.tokenizer(), TEXT)
     assert float(found.scores.sum()) == pytest.approx(1, abs=1e-3)
     with pytest.raises(alti.UnsupportedModelError, match="Linear4bit layers pass no gradients on"):
         alti.explain(model, tiny.tokenizer(), TEXT, method="linear")
+
+
+@needs["bitsandbytes"]
+@pytest.mark.filterwarnings("ignore")
+def test_eight_bits():
+    import bitsandbytes
+
+    model = with_layers(partial(bitsandbytes.nn.Linear8bitLt, has_fp16_weights=False))
+    for method in ("alti", "norms", "occlusion"):
+        found = alti.explain(model, tiny.tokenizer(), TEXT, method=method)
+        assert found.scores.isfinite().all()
+    with pytest.raises(alti.UnsupportedModelError, match="Linear8bitLt layers, whose rounding"):
+        alti.explain(model, tiny.tokenizer(), TEXT, method="linear")
+
+
+@needs["bitsandbytes"]
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("bits", [4, 8])
+def test_loaded_with_fewer_bits(tmp_path, bits):
+    """In float32 their rounding is larger than alti allows, which is said in one sentence."""
+    tiny.saved(tmp_path, hidden_size=64, intermediate_size=64)
+    config = transformers.BitsAndBytesConfig(**{f"load_in_{bits}bit": True})
+    load = partial(alti.load, tmp_path, device="cpu", quantization_config=config)
+    why = "which rounds what it is given, by .* load the model in bfloat16, or not quantised"
+    for act in (load().check, partial(load().explain, TEXT)):
+        with pytest.raises(alti.UnsupportedModelError, match=why):
+            act()
 
 
 # GGUF

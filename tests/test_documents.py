@@ -284,8 +284,6 @@ def _speaks_of(code: str, folders) -> dict[str, object]:
 @pytest.mark.parametrize(("place", "examples"), _examples())
 def test_the_examples_of_docstrings_run(place, examples, folders, desk, capsys):
     code = "".join(example.source for example in examples)
-    if "map_batches" in code:
-        pytest.skip("tests/test_ray.py starts Ray")
     names = {"alti": alti, **vars(import_module(place)), **_speaks_of(code, folders)}
     for library in re.findall(r"^(shap|captum)\.", code):
         names[library] = pytest.importorskip(library)

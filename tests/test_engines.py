@@ -234,6 +234,26 @@ def test_a_damaged_shard_is_computed_again(model, tmp_path, capsys):
     assert "part-000001.parquet is damaged, and will be computed again" in capsys.readouterr().err
 
 
+def test_results_of_damaged_shards_are_left_out(model, tmp_path, run):
+    out = tmp_path / "out"
+    alti.engines.explain(TEXTS, out, model=model, shard_rows=25)
+    for number in (0, 1):
+        Store(out).part(number).write_bytes(b"PAR1")
+        code, said, noted = run("results", out, "--json")
+        if number == 0:
+            assert (code, len(said.splitlines())) == (0, 25)
+            assert "part-000000.parquet is damaged, and left out here; the command that" in noted
+            assert "will be" not in noted
+    assert (code, said) == (1, "")
+    assert noted.splitlines()[-1].startswith(f"alti: no file of {out} can be read: the command")
+
+
+def test_results_of_a_folder_that_is_not_there(run):
+    code, _, noted = run("results", "nowhere")
+    assert (code, noted.count("\n")) == (2, 1)
+    assert noted.startswith("alti: the folder nowhere does not exist: give one")
+
+
 def test_formats(model, jsonl, tmp_path):
     text = tmp_path / "texts.txt"
     text.write_text("\n".join(TEXTS[:25]) + "\n\n" + "\n".join(TEXTS[25:]) + "\n\n")
@@ -408,7 +428,8 @@ def test_a_file_without_a_usable_text_is_a_failure(model, tmp_path, run):
     code, _, noted = run("explain", "--file", file, "--out", tmp_path / "out", "--model", model)
     assert code == 1
     assert "no text could be explained" in noted
-    code, said, _ = run("results", tmp_path / "out", "--failed")
+    code, said, noted = run("results", tmp_path / "out", "--failed")
+    assert "1 failed text shown" in noted
     assert (code, "the text is missing" in said) == (0, True)
 
 

@@ -10,8 +10,8 @@ import torch
 from transformers import CONFIG_MAPPING
 
 import alti
-from alti.families import REFUSED
 from alti.read.modules import family_named
+from alti.refused import REFUSED
 
 import tiny
 from speed import mostly_slow
@@ -149,9 +149,7 @@ def test_a_family_of_ones_own():
 
     model = tiny.build("bert")
     model.config.__class__ = Config
-    with pytest.raises(
-        alti.UnsupportedModelError, match=r"'bert-of-mine': it reads albert, .* alti.FAMILIES\["
-    ):
+    with pytest.raises(alti.UnsupportedModelError, match=r"'bert-of-mine': .* alti.FAMILIES\["):
         alti.check(model, tiny.inputs(model))
     alti.FAMILIES["bert-of-mine"] = alti.FAMILIES["bert"]
     try:

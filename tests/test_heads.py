@@ -228,13 +228,13 @@ def test_every_kind_of_method_explains_a_choice(choosing, method):
 
 
 def test_what_choices_must_be(choosing, embedding):
-    with pytest.raises(UsageError, match="choices = None were given, and this model compares some"):
+    with pytest.raises(UsageError, match="this model compares choices, and none were given"):
         choosing.explain(QUESTION)
     with pytest.raises(UsageError, match="choices = 'a' is no list of texts"):
         choosing.explain(QUESTION, choices="a")
     with pytest.raises(UsageError, match="target = 9 is none of the choices"):
         choosing.explain(QUESTION, choices=CHOICES, target=9)
-    with pytest.raises(UsageError, match="and this model takes none"):
+    with pytest.raises(UsageError, match="and this model compares none"):
         embedding.explain(QUESTION, choices=CHOICES)
 
 
@@ -431,7 +431,11 @@ def test_heads_on_the_command_line(run, tmp_path):
     assert '"label": "A ' in out
     code, _, err = run("explain", "What is it?", "-m", tmp_path / "chooses")
     assert code == 2
-    assert "and this model compares some" in err
+    assert "none were given: give them as choices= (--choice)" in err
+    one = ("--choice", "A film.", "-m", tmp_path / "chooses")
+    code, _, err = run("explain", "What is it?", *one)
+    assert code == 2
+    assert "nothing to compare in choices = ['A film.']: give two or more (--choice)" in err
     code, _, err = run("bench", "-m", tmp_path / "chooses", "--data", tmp_path / "none.csv")
     assert code != 0
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -173,6 +174,60 @@ def test_groups_of_patches(model, picture):
         found.grouped(0)
 
 
+def test_many_images(model, digits, picture):
+    pictures = [picture, *map(picture_of, digits[0][:3])]
+    found = list(model.explain_all(pictures, method="linear", target=[1, 2, 3, 4], layers=True))
+    assert [one.target for one in found] == [1, 2, 3, 4]
+    assert found[2] == model.explain(pictures[2], method="linear", target=3)
+    said = model.predict(pictures)
+    assert [one.index for one in said] == [model.explain(one).target for one in pictures]
+    assert said[0].probability == pytest.approx(model.explain(picture).probability)
+    with pytest.raises(UsageError, match=r"images\[1\]: image is int: give a PIL image"):
+        list(model.explain_all([picture, 3]))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{"positions": "all"}, {"position": 0}, {"text_pair": "a"}, {"total": True}, {"answer": "a"}],
+    ids=lambda asked: next(iter(asked)),
+)
+def test_what_goes_with_texts_is_refused(model, picture, asked):
+    why = f"{next(iter(asked))} goes with a text, and this model reads images: leave it out"
+    with pytest.raises(UsageError, match=why):
+        model.explain(picture, **asked)
+
+
+def test_a_pipeline_that_reads_images(picture):
+    size = {"height": 12, "width": 12}
+    processor = transformers.ViTImageProcessor(size=size)
+    vit = tiny.build("vit", CLASSIFIER, dtype=torch.float32)
+    pipeline = transformers.pipeline("image-classification", vit, image_processor=processor)
+    image = picture.convert("RGB")
+    found = alti.explain(pipeline, image, method="norms")
+    assert found == alti.explain(vit, processor, image, method="norms")
+    assert found.probability == pytest.approx(pipeline(image)[0]["score"], rel=1e-4)
+    assert alti.load(pipeline).explain(image, method="norms") == found
+
+
+def test_a_line_in_a_list_and_a_table(model, picture):
+    found = model.explain(picture, method="linear")
+    (row, column), score = found.top(1)[0]
+    line = repr([found])
+    assert line.startswith(f"[<ImageAttribution 6 × 6 patches: {found.label} (p = 0.")
+    assert f"· linear · digits: ({row}, {column}) {score:.3g}, " in line
+    assert "\n" not in line
+    shown = []
+    found._repr_pretty_(SimpleNamespace(text=shown.append, stack=[1]), False)
+    found._repr_pretty_(SimpleNamespace(text=shown.append, stack=[1, 2]), False)
+    assert shown == [str(found), repr(found)]
+    pytest.importorskip("pandas")
+    table = found.to_dataframe()
+    assert list(table.columns) == ["row", "column", "score"]
+    assert (len(table), table.attrs["label"]) == (36, found.label)
+    best = table.loc[table["score"].idxmax()]
+    assert (best["row"], best["column"], best["score"]) == (row, column, pytest.approx(score))
+
+
 def test_the_views(model, picture, tmp_path):
     found = model.explain(picture, method="linear")
     picture_over = found.overlay(width=120)
@@ -212,6 +267,8 @@ def test_on_the_command_line(model, picture, run, tmp_path):
     code, out, err = run("explain", "no such file", "-m", tmp_path / "vit")
     assert (code, "does not exist: this model reads images" in err) == (2, True)
     assert run("check", tmp_path / "vit")[0] == 0
+    code, _, err = run("explain", "-", "-m", tmp_path / "vit", stdin="digit.png\n")
+    assert (code, err) == (2, "alti: vit reads images: explain them one by one, not line by line\n")
 
 
 def test_what_cannot_be_read_as_an_image(model, picture, tmp_path):

@@ -1,5 +1,7 @@
 """The linear view: nothing changes but gradients, and they account for the whole prediction."""
 
+import re
+
 import pytest
 import torch
 from torch.nn import functional
@@ -102,10 +104,24 @@ def test_a_router_that_is_not_held_constant_is_noticed(monkeypatch, family):
 
 
 def test_a_family_without_a_linear_view_says_why():
-    model = tiny.build("gpt_oss", CLASSIFIER)
-    why = "gpt_oss has no linear view, because its experts add 1 .* use alti, dimming, gradients"
-    with pytest.raises(alti.UnsupportedModelError, match=why):
+    model = tiny.speaking("gpt_oss", CLASSIFIER)
+    why = "gpt_oss has no linear view, which .* because its experts add 1"
+    with pytest.raises(alti.UnsupportedModelError, match=why) as refusal:
         linear_view(model, tiny.inputs(model))
+    needing, _, instead = str(refusal.value).partition(" because ")
+    named = [set(alti.METHODS) & set(re.findall(r"\w+", part)) for part in (needing, instead)]
+    ready = alti.Model(model, tiny.tokenizer())
+    suited = [name for name, each in alti.METHODS.items() if ready.suits(each)]
+    assert named[0] == {name for name in suited if _is_refused(ready, name)}
+    assert named[1] == {"alti", "contextcite", "dimming", "gradient", "leave_one_out", "occlusion"}
+
+
+def _is_refused(model, method):
+    try:
+        model.explain("clever film", method=method)
+    except alti.UnsupportedModelError:
+        return True
+    return False
 
 
 def test_frozen_biases_count_and_stay_frozen():

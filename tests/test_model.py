@@ -443,7 +443,8 @@ def test_a_config_that_is_not_json(folder, tmp_path):
     ("name", "why"),
     [
         ("mamba", "alti cannot read mamba models: it mixes tokens without attention"),
-        ("of-no-one", "does not know the model family 'of-no-one': it reads albert, "),
+        ("of-no-one", "does not know the model family 'of-no-one': `alti families` lists those"),
+        ("lama", r"the model family 'lama' \(it knows llama\): `alti families` lists those"),
     ],
 )
 def test_unsupported_families(folder, tmp_path, name, why):

@@ -88,7 +88,10 @@ WRONG = [
     ({"positions": [99]}, "position = 99 is outside the text"),
     ({"positions": "some"}, "positions = 'some' is no list of numbers"),
     ({"positions": 3}, "positions = 3 is no list of numbers"),
-    ({"positions": [1, 2], "target": [3, 4, 5]}, "target names 3 outputs for 2 predictions"),
+    (
+        {"positions": [1, 2], "target": [3, 4, 5]},
+        "target names 3 outputs, and there are 2 predictions",
+    ),
     ({"positions": [1, 2], "target": [3, None]}, "target holds None"),
     ({"positions": [1, 2], "target": [3, 4], "against": [5, 4]}, "target and against are both"),
 ]

@@ -5,6 +5,8 @@ import os
 import random
 import re
 import signal
+import subprocess
+import sys
 import time
 import warnings
 from functools import partial
@@ -14,7 +16,7 @@ import pytest
 
 import alti
 from alti.engines import Data, Ray
-from alti.engines.ray import Explain
+from alti.engines.ray import Explain, _require_answer
 from alti.engines.store import Store
 from test_engines import bench_rows, content, killed_after, sentences, started
 
@@ -193,6 +195,31 @@ def test_texts_are_read_as_they_are_needed(cluster, tmp_path):
     assert next(results) == 10_000
     assert not log.exists()
     results.close()
+
+
+@pytest.mark.parametrize("command", ["explain", "bench"])
+def test_nobody_at_the_address(tmp_path, command):
+    """In a process of its own: the Ray of these tests would be taken instead."""
+    texts = tmp_path / "texts.txt"
+    texts.write_text("A dull film.\n")
+    out = tmp_path / "out"
+    data = "--data" if command == "bench" else "--file"
+    command = [sys.executable, "-m", "alti", command, data, texts, "--out", out]
+    command += ["--engine", "ray", "--address", "127.0.0.1:1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    last = done.stderr.splitlines()[-1]
+    assert done.returncode == 1
+    assert last.startswith(
+        "alti: no Ray could be reached at 127.0.0.1:1 (Connection refused): give"
+    )
+    assert not out.exists()
+
+
+def test_an_address_that_is_none():
+    for address in ("here", "127.0.0.1", "127.0.0.1:port"):
+        with pytest.raises(alti.UsageError, match=f"address '{address}' is not one of Ray"):
+            _require_answer(address)
+    _require_answer("auto")
 
 
 def test_data_goes_to_other_processes():

@@ -4,7 +4,6 @@ import json
 import pickle
 import sys
 from dataclasses import replace
-from importlib.util import find_spec
 from types import SimpleNamespace
 
 import numpy as np
@@ -174,38 +173,28 @@ def test_notebooks_show_lists_as_tables():
     assert formats[list]([]) is None
 
 
-class Explanation:
-    """What SHAP's class is given."""
-
-    def __init__(self, values, base_values=None, data=None, **names):
-        self.values, self.base_values, self.data, self.names = values, base_values, data, names
-
-
-@pytest.fixture
-def shap(monkeypatch):
-    """SHAP where it is installed, and else a record of what it would be given."""
-    if find_spec("shap") is None:
-        monkeypatch.setitem(sys.modules, "shap", SimpleNamespace(Explanation=Explanation))
-
-
-@pytest.mark.usefixtures("shap")
 def test_shap_gets_scores_and_pieces_of_the_text():
+    shap = pytest.importorskip("shap")
     found = attribution(extra={"remainder": -0.5})
     explanation = found.to_shap()
+    assert isinstance(explanation, shap.Explanation)
     np.testing.assert_array_equal(explanation.values, found.values)
     assert explanation.base_values == -0.5
     assert list(explanation.data) == ["[CLS] ", "So ", "un", "lucky", "!", "[SEP] "]
     assert list(found.words().to_shap().data) == ["So ", "unlucky", "!"]
     assert list(found.grouped("sentence").to_shap().data) == ["sentence 1 "]
     assert attribution().to_shap().base_values == 0
+    page = shap.plots.text(explanation, display=False)
+    assert all(piece.strip() in page for piece in explanation.data)
 
 
-@pytest.mark.usefixtures("shap")
 def test_shap_gets_a_column_for_each_prediction():
+    pytest.importorskip("shap")
     result = several(extra=({"remainder": 1.0}, {"remainder": 2.0}))
     explanation = result.to_shap()
     np.testing.assert_array_equal(explanation.values, result.values.T)
     np.testing.assert_array_equal(explanation.base_values, [1.0, 2.0])
+    np.testing.assert_array_equal(explanation[:, 1].values, result.values[1])
 
 
 def test_captum_gets_a_record():

@@ -6,6 +6,7 @@ A path is relative to the layer it belongs to; `alti check MODEL` tells whether 
 from dataclasses import dataclass, replace
 
 from alti._errors import UsageError
+from alti.refused import CONVOLUTION
 
 # positions a classifier can read; last: before padding; first_and_mean: of an image, its first
 # token and, beside that, the mean of its patches
@@ -242,15 +243,8 @@ _VIT = Family((_pre_norm("layers", "attention.o_proj", "layernorm_after"),))
 _DINOV2_SITE = Site("attention.o_proj", then="norm2", branch_gain="layer_scale1.lambda1")
 
 _ALBERT = "encoder.albert_layer_groups.*.albert_layers"
-_CONVOLUTION = "a convolution beside its attention mixes tokens, which attention alone cannot show"
 _TALKING = "its heads are mixed after the softmax, which probabilities alone cannot show"
 _TWICE = "transformers adds its position bias twice where probabilities can be read, else once"
-_POOLS = "it merges tokens between its layers, so a layer's rows are not the tokens of its columns"
-_SPARSE = "its attention is computed in pieces, and there is no matrix of probabilities to read"
-_NO_ATTENTION = "it mixes tokens without attention"
-_STATES = (
-    "some of its layers mix tokens with a recurrent state or a convolution, not with attention"
-)
 _TRAINED = "its activation has trained numbers of its own"
 _PLUS_ONE = "its experts add 1 to what an activated gate is multiplied with, which is no bias"
 
@@ -273,7 +267,7 @@ FAMILIES: dict[str, Family] = {  # the key is model.config.model_type
     ),
     "mpnet": Family((Stack("encoder.layer", (_MPNET_SITE,)),), offset_positions=True),
     "deberta-v2": Family(
-        (Stack("encoder.layer", (_DEBERTA_SITE,)),), refuse=(("conv_kernel_size", _CONVOLUTION),)
+        (Stack("encoder.layer", (_DEBERTA_SITE,)),), refuse=(("conv_kernel_size", CONVOLUTION),)
     ),
     "deberta": Family(
         (Stack("encoder.layer", (_DEBERTA_V1_SITE,)),), refuse=(("talking_head", _TALKING),)
@@ -385,46 +379,4 @@ FAMILIES: dict[str, Family] = {  # the key is model.config.model_type
     "vit": _VIT,
     "deit": _VIT,
     "dinov2": Family((Stack("encoder.layer", (_DINOV2_SITE,)),), pool="first_and_mean"),
-}
-
-REFUSED: dict[str, str] = {  # families that cannot be read, and why
-    "bamba": _STATES,
-    "bitnet": "a norm of all heads together stands between its attention and its projection",
-    "big_bird": _SPARSE,
-    "bigbird_pegasus": _SPARSE,
-    "convbert": _CONVOLUTION,
-    "cvt": _POOLS,
-    "diffllama": "it subtracts one attention from another, and normalises what is left",
-    "falcon_h1": _STATES,
-    "falcon_mamba": _NO_ATTENTION,
-    "fnet": _NO_ATTENTION,
-    "funnel": _POOLS,
-    "gemma3n_text": "its layers pass on four versions of each vector, and mix them",
-    "granitemoehybrid": _STATES,
-    "jamba": _STATES,
-    "jetmoe": "its heads are experts, and differ from token to token",
-    "kimi_linear": _STATES,
-    "led": _SPARSE,
-    "lfm2": _STATES,
-    "lfm2_moe": _STATES,
-    "longformer": _SPARSE,
-    "longt5": _SPARSE,
-    "mamba": _NO_ATTENTION,
-    "mamba2": _NO_ATTENTION,
-    "minimax": _STATES,
-    "mobilebert": "its attention works on a narrower vector than the one that its layers pass on",
-    "nemotron_h": _STATES,
-    "nystromformer": "its attention is a product of three matrices, none of them probabilities",
-    "olmo_hybrid": _STATES,
-    "qwen3_5_moe_text": _STATES,
-    "qwen3_5_text": _STATES,
-    "qwen3_next": _STATES,
-    "recurrent_gemma": _STATES,
-    "reformer": _SPARSE,
-    "rwkv": _NO_ATTENTION,
-    "swin": _POOLS,
-    "xlnet": "its projections are bare parameters, and no module computes what alti would compare",
-    "xlstm": _NO_ATTENTION,
-    "zamba": _STATES,
-    "zamba2": _STATES,
 }

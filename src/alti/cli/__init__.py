@@ -12,11 +12,12 @@ from alti import AltiError, UsageError, __version__
 from alti._characters import note
 from alti.cli import alignments, lists, many, models, runs, texts
 from alti.cli.console import silence
+from alti.cli.mistakes import is_mistake, sentence_of
 from alti.cli.panels import InPanels
 
 app = typer.Typer(
     help="Show how a Transformer mixes its input and which tokens a prediction rests on.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -43,14 +44,21 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # for a terminal that cannot show ▏ or é
     try:
-        app()
+        code = app(prog_name="alti", standalone_mode=False)
     except AltiError as error:
         note(error)
-        sys.exit(2 if isinstance(error, UsageError) else 1)
+        code = 2 if isinstance(error, UsageError) else 1
     except OSError as error:  # for example a full disk
-        note(f"the output could not be written: {error.strerror}")
+        place = error.filename or "the output"
+        note(f"{place} could not be written: {error.strerror}")
         silence()
-        sys.exit(1)
+        code = 1
+    except Exception as error:
+        if not is_mistake(error):
+            raise
+        note(sentence_of(error))
+        code = 2
+    sys.exit(code)
 
 
 def _version(wanted: bool) -> None:
@@ -61,6 +69,7 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _start(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option(
@@ -68,4 +77,6 @@ def _start(
         ),
     ] = False,
 ) -> None:
-    pass
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+        raise typer.Exit(2)

@@ -8,7 +8,7 @@ import typer
 from alti import FAMILIES, Family
 from alti.cli.console import table
 from alti.cli.shared import Json
-from alti.families import REFUSED
+from alti.refused import REFUSED
 
 if TYPE_CHECKING:
     from alti.methods import Method

@@ -105,15 +105,19 @@ class Folder:
         from alti.engines import Progress, run
 
         assert self.out is not None
-        if self.engine == "ray":
-            note("Ray starts its actors, and each of them loads the model")
         last = Progress(0, None, 0, 0)
         with resumable(self.out), no_input(), bar("texts") as update:
             for last in run(plan, self.out, engine):
-                if not last.new and last.texts:
-                    note(f"{self.out} holds {last.texts:,} {plural('text', last.texts)} already")
+                if not last.new:
+                    self._note_start(last)
                 update(last.texts, last.total)
         return last
+
+    def _note_start(self, progress: "Progress") -> None:
+        if held := progress.texts:
+            note(f"{self.out} holds {held:,} {plural('text', held)} already")
+        if self.engine == "ray" and held != progress.total:
+            note("Ray starts its actors, and each of them loads the model")
 
 
 def benched(task: str, loading: tuple[Any, ...], *, engine_name: str, **ray: Any) -> Any:
@@ -224,5 +228,5 @@ def _line(found: "Results", row: dict[str, Any], tokens: bool) -> dict[str, Any]
 def _note_rest(found: "Results", failed: bool, shown: int) -> None:
     complete = found.total in (None, len(found))
     of = "" if complete else f" of {found.total:,}: the run is not complete"
-    what = "failed texts" if failed else "texts"
+    what = plural("failed text" if failed else "text", shown)
     note(f"{shown} {what} shown; {found.store.folder} holds {len(found):,}{of}")

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from alti import FAMILIES
 from alti._characters import plain
 from alti.cli.console import say
 from alti.cli.shared import Device, Dtype, Graphs, Json, Trust, open_model
@@ -26,7 +27,8 @@ def check(
     if loaded.dtype in ("float16", "bfloat16"):  # too coarse to tell an exact sum from a near one
         loaded = loaded.in_float32()
         errors["float32"] = loaded.check()
-    gap = loaded.completeness()
+    nonlinear = FAMILIES[loaded.family].nonlinear
+    gap = None if nonlinear else loaded.completeness()
     if as_json:
         report = {
             "model": model or loaded.name,
@@ -34,6 +36,7 @@ def check(
             "exact": True,
             "errors": errors,
             "completeness": gap,
+            **({"no_linear_view": nonlinear} if nonlinear else {}),
         }
         say(json.dumps(report))
         return
@@ -41,6 +44,8 @@ def check(
     if gap is not None:
         facts.append(_complete(gap))
     say(f"{plain(loaded.name)} ({loaded.family}): {blocks} blocks, {', '.join(facts)}: exact")
+    if nonlinear:
+        say(f"no linear view: {nonlinear}")
 
 
 def _compared(worst: float, dtype: str) -> str:

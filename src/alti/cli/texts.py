@@ -230,6 +230,8 @@ def _explain_lines(
     output: Output,
 ) -> None:
     model = opening()
+    if model.head.kind == "image":
+        raise UsageError(f"{model.name} reads images: explain them one by one, not line by line")
     with asked.writing() as written:
         options |= {"answer": asked.answer, "generate": written}
         _show_lines(model.explain_all(lines, **options), lines, output)
@@ -253,7 +255,8 @@ def _show_lines(results: "Iterator[Any]", lines: Lines, output: Output) -> None:
         raise type(error)(f"{where}{reason}") from error
     finally:
         output.save(to_save)
-        lines.report(done)
+        if lines.numbers:
+            lines.report(done)
     if not done:
         raise LoadError(f"{lines.name} has no text: give one per line")
 

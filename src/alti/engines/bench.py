@@ -40,6 +40,7 @@ def run(
     of = fingerprints(plan, model)
     total = total_of(plan)
     plan.rows()  # before the file is made: data that cannot be read leaves none
+    engine.reach()
     with opened(file, plan, of) as stored:
         held = _held(stored)
         done = 0

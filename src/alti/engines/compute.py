@@ -63,9 +63,10 @@ class Asked:
         known = arguments()
         own = {name: value for name, value in self.options.items() if name not in known}
         validate(self.options.get("method", "alti"), own)
-        for name, count in (("batch_size", self.batch_size), ("top_k", self.top_k)):
+        counted = (("batch_size", self.batch_size, "texts"), ("top_k", self.top_k, "tokens"))
+        for name, count, of in counted:
             if count is not None and count < 1:
-                raise UsageError(f"{name} = {count} is not a number: give 1 or more")
+                raise UsageError(f"{name} = {count} is not a number of {of}: give 1 or more")
         answers = [name for name in ("answer", "generate") if self.options.get(name) is not None]
         if answers and not self.options.get("total"):
             raise UsageError(

@@ -11,6 +11,9 @@ Done = TypeVar("Done")
 class Engine(Protocol):
     """Where work is done: `make` makes a worker, and every item goes through one."""
 
+    def reach(self) -> None:
+        """Raise where nobody is there to work: asked before anything is written."""
+
     def spread(
         self,
         make: Callable[[], Callable[[Item], Done]],
@@ -23,6 +26,9 @@ class Engine(Protocol):
 @dataclass(frozen=True, slots=True)
 class Local:
     """This process; a GPU or all cores are used by the model itself."""
+
+    def reach(self) -> None:
+        pass
 
     def spread(
         self,

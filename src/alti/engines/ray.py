@@ -5,12 +5,14 @@
 
 import os
 import pickle
+import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from alti._errors import AltiError, LoadError, UsageError
 from alti.engines.compute import Asked, Loading, rows
@@ -25,6 +27,7 @@ QUIET = {  # C++ lines are not for the user, and nothing is reported to anybody
     "RAY_BACKEND_LOG_LEVEL": "fatal",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
+PATIENCE = 5  # seconds; Ray itself asks for minutes where nobody answers
 HIDDEN = ("number", "more", "segments", "ids", "special")  # columns for reading a folder back
 
 
@@ -34,8 +37,8 @@ class Explain:
     The columns of the batch stay; label, probability, target, tokens, offsets, scores and error
     are added. `model` is a folder or a name, loaded once by each actor. `top_k` keeps the tokens
     that count most, `fingerprint` (`Model.fingerprint()`) refuses another model. `options` are
-    those of `Model.explain_all`: target, groups, truncate, or the method's own. In a pipeline it is
-    `texts.map_batches(Explain, fn_constructor_kwargs={"top_k": 3}, concurrency=2)`; alone:
+    those of `Model.explain_all`: target, groups, truncate, or the method's own. A pipeline with it
+    is in docs/scale.md, "In your own pipeline"; alone:
 
     >>> Explain(top_k=3)({"text": ["A clever film."], "stars": [4]}).column_names
     """
@@ -104,6 +107,11 @@ class Ray:
         """Where an actor computes: one without a GPU of its own does not look for one."""
         return "cpu" if asked == "auto" and not self.gpus else asked
 
+    def reach(self) -> None:
+        """Raise where there is no Ray, or nobody at the address."""
+        if not library().is_initialized():
+            _require_answer(self.address or os.environ.get("RAY_ADDRESS", ""))
+
     def spread(
         self,
         make: Callable[[], Callable[[Item], Done]],
@@ -112,6 +120,7 @@ class Ray:
         ordered: bool = False,
     ) -> Iterator[Done]:
         """What the actors make of the items, as they come or in order."""
+        self.reach()
         with _session(self.address) as ray:
             share = self._share(ray)
             actors = _read(ray, items, ordered).map_batches(
@@ -137,8 +146,8 @@ class Ray:
         gpus = int(sum(node.get("GPU", 0) for node in nodes))
         if self.gpus > gpus:
             raise UsageError(
-                f"{self.gpus:g} GPUs for each actor, and the cluster has {gpus}: leave --gpus out, "
-                "or add nodes that have some"
+                f"each actor wants GPUs ({self.gpus:g}), and the cluster has {gpus}: leave --gpus "
+                "out, or add nodes that have some"
             )
         count = self.actors or (int(gpus / self.gpus) if self.gpus else min(cores, 4) * len(nodes))
         of_a_node = -(-count // max(1, len(nodes)))
@@ -242,11 +251,32 @@ def _start(ray: Any, address: str | None) -> None:
                 include_dashboard=None if address else False,
             )
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise LoadError(
-            f"no Ray could be reached at {address or 'this machine'} ({reason}): give the address "
-            "of a cluster (--address), or leave it out to start one here"
-        ) from error
+        raise _unreachable(address or "this machine", error) from error
+
+
+def _require_answer(address: str) -> None:
+    """Raise where an address names a host and a port at which nobody listens."""
+    if address in ("", "auto", "local"):
+        return
+    try:
+        place = urlsplit(address if "://" in address else f"//{address}")
+        host, port = place.hostname, place.port
+    except ValueError:
+        host = port = None
+    if not host or not port:
+        raise UsageError(f"address {address!r} is not one of Ray: give HOST:PORT, or auto")
+    try:
+        socket.create_connection((host, port), PATIENCE).close()
+    except OSError as error:
+        raise _unreachable(address, error.strerror or error) from error
+
+
+def _unreachable(place: str, error: object) -> LoadError:
+    reason = " ".join(str(error).split())[:200]
+    return LoadError(
+        f"no Ray could be reached at {place} ({reason}): give the address of a cluster "
+        "(--address), or leave it out to start one here"
+    )
 
 
 @contextmanager

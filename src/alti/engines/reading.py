@@ -27,6 +27,9 @@ COLUMNS = (  # for everyone; the others serve to make an attribution again
     "error",
 )
 
+AGAIN = "the command that wrote it, run again, computes what is missing"
+LEFT_OUT = f"left out here; {AGAIN}"
+
 
 class Results:
     """What a run has written so far.
@@ -38,7 +41,9 @@ class Results:
     def __init__(self, folder: str | Path) -> None:
         self.store = existing(folder)
         self.run = self.store.run()
-        self.counts = self.store.finished()
+        self.counts = self.store.finished(LEFT_OUT)
+        if self.store.parts() and not self.counts:
+            raise LoadError(f"no file of {folder} can be read: {AGAIN}")
         self.about = {"method": str(self.run.get("method")), "model": self._name()}
 
     def _name(self) -> str:
@@ -81,7 +86,7 @@ class Results:
             try:
                 read = parquet.read_table(file, columns=columns and list(columns))
             except (OSError, ValueError) as error:
-                raise LoadError(f"{file} is damaged: delete it, and run the same again") from error
+                raise LoadError(f"{file} is damaged: delete it; {AGAIN}") from error
             yield from read.to_pylist()
 
     def failed(self) -> Iterator[Row]:

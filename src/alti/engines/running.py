@@ -26,7 +26,9 @@ class Plan:
 
     def __post_init__(self) -> None:
         if self.shard_rows is not None and self.shard_rows < 1:
-            raise UsageError(f"shard_rows = {self.shard_rows} is not a number: give 1 or more")
+            raise UsageError(
+                f"shard_rows = {self.shard_rows} is not a number of texts: give 1 or more"
+            )
 
     def sized(self, folder: Path) -> "Plan":
         """The plan with the size of shards that a folder has already."""
@@ -106,6 +108,7 @@ def run(plan: Plan, folder: Path, engine: Engine | None = None) -> Iterator[Prog
     plan = replace(plan.sized(folder), data=replace(plan.data, source=absolute(plan.data.source)))
     scan = plan.data.scan()
     total = None if scan is None else scan.texts
+    engine.reach()
     with opened(folder, plan.identity(scan)) as store:
         finished = store.finished()
         done = sum(finished.values())

@@ -49,14 +49,14 @@ class Store:
     def model(self) -> dict[str, Any]:
         return _read(self.folder / MODEL)
 
-    def finished(self) -> dict[int, int]:
-        """The shards that are complete, each with its rows; one that is damaged is done again."""
+    def finished(self, otherwise: str = "will be computed again") -> dict[int, int]:
+        """The shards that are complete, each with its rows; what becomes of a damaged one."""
         counts = {}
         for file in self.parts():
             try:
                 counts[int(file.stem.rpartition("-")[2])] = _rows_in(file)
             except (OSError, ValueError):
-                note(f"{file} is damaged, and will be computed again")
+                note(f"{file} is damaged, and {otherwise}")
         return counts
 
     def write(self, number: int, rows: "pyarrow.Table") -> None:
@@ -96,7 +96,12 @@ def opened(folder: Path, run: dict[str, Any]) -> Iterator[Store]:
         raise UsageError(
             f"{folder} cannot be a folder of results: name one that is new or there already"
         )
-    folder.mkdir(exist_ok=True)
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{folder} cannot be made ({error.strerror}): name a folder that can be written to"
+        ) from error
     store = Store(folder)
     with (folder / LOCK).open("ab", buffering=0) as held:
         lock(held, folder)
@@ -114,6 +119,10 @@ def opened(folder: Path, run: dict[str, Any]) -> Iterator[Store]:
 def existing(folder: str | Path) -> Store:
     """A folder that a run has written."""
     store = Store(Path(folder))
+    if not store.folder.exists():
+        raise UsageError(
+            f"the folder {folder} does not exist: give one that alti explain --out has written"
+        )
     if not (store.folder / RUN).is_file():
         raise LoadError(
             f"{folder} is no folder of results: give one that alti explain --out has written"

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 Text = str | Chat | None
 
-TASKS = (  # of pipelines whose model reads a text as it was given
+TASKS = (  # of pipelines whose model reads a text, or an image, as it was given
     "feature-extraction",
     "fill-mask",
+    "image-classification",
     "text-classification",
     "text-generation",
     "token-classification",
@@ -49,7 +50,8 @@ def own(model: Any, tokenizer: Any = None, *, graphs: bool = False) -> Model:
             f"a pipeline for {model.task} puts more into a text than was given, or reads none: "
             f"give its model and tokenizer, or a pipeline for {', '.join(TASKS)}"
         )
-    return Model(language_model(model.model), tokenizer or model.tokenizer, graphs=graphs)
+    reader = model.image_processor if model.task == "image-classification" else model.tokenizer
+    return Model(language_model(model.model), tokenizer or reader, graphs=graphs)
 
 
 def _signed_as(method: Callable[..., Any]) -> Callable[[F], F]:
@@ -128,7 +130,7 @@ def explain(
     >>> alti.explain(model, tokenizer, "A clever film.", method="consensus")
     >>> alti.explain(classifier, "A clever film.")  # a transformers pipeline
     """
-    if isinstance(tokenizer, str | list | tuple):  # a text: the tokenizer was left out
+    if tokenizer is not None and not callable(tokenizer):  # a text or an image: it was left out
         if isinstance(model, nn.Module) or None not in (text, text_pair):
             raise UsageError(
                 "the text stands where the tokenizer is expected: give model, tokenizer, text, or "

@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch import Tensor
 
+from alti._characters import plain
 from alti._errors import UsageError
 from alti.model import stored_image
 from alti.model.results import OfOne, Prediction, Scored
 
 if TYPE_CHECKING:
+    import pandas
     from matplotlib.figure import Figure
 
 Patch = tuple[int, int]  # its row and column
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ImageAttribution(Scored, OfOne):
     """How much each patch of an image counts for one prediction.
 
@@ -84,6 +86,15 @@ class ImageAttribution(Scored, OfOne):
         inside = ((y >= top) & (y < bottom))[:, None] & ((x >= left) & (x < right))
         return float(self.scores[inside].sum())
 
+    def to_dataframe(self) -> "pandas.DataFrame":
+        """A row for each patch (or group of them): where it is, and its score."""
+        frame = import_module("alti.views.exports").library("pandas", "to_dataframe").DataFrame
+        rows = [{"row": row, "column": column, "score": score} for (row, column), score in self]
+        table: pandas.DataFrame = frame(rows)
+        about = ("label", "probability", "method", "model")
+        table.attrs |= {name: getattr(self, name) for name in about}
+        return table
+
     def overlay(self, *, width: int = 448) -> Any:
         """A PIL image: the picture in grey under the colours of the scores."""
         return import_module("alti.views.pictures").overlay(self, width=width)
@@ -105,6 +116,12 @@ class ImageAttribution(Scored, OfOne):
 
     def __str__(self) -> str:
         return self.render()
+
+    def __repr__(self) -> str:
+        said = import_module("alti.views.pictures").caption(self)
+        patches = " × ".join(map(str, self.scores.shape))
+        best = ", ".join(f"{patch} {score:.3g}" for patch, score in self.top(3))
+        return plain(f"<{type(self).__name__} {patches} patches: {said}: {best}>")
 
     def render(self) -> str:
         """A character for each patch, as dark as its score."""

@@ -1,7 +1,7 @@
 """An image becomes patches, as tokens of a text would be: numbers, of which some can be masked."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,9 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from alti._errors import LoadError, UnsupportedModelError, UsageError
+from alti._errors import AltiError, LoadError, UnsupportedModelError, UsageError
 from alti.methods import Inputs, Target
+from alti.model.question import Question
 from alti.model.wrapped import Wrapped
 from alti.read.exactness import untouched
 from alti.read.modules import call, device_of
@@ -140,6 +141,29 @@ class Questions:
             logits = untouched(self.model, {"input_ids": ids}).logits
         chances: list[float] = logits.double().softmax(-1)[:, self.index].tolist()
         return chances
+
+
+def require_image_alone(question: Question, **more: Any) -> None:
+    """Raise for what was given beside an image and would not be read."""
+    parts = {each.name: getattr(question, each.name) for each in fields(question)}
+    del parts["text"]  # which is the image
+    given = [name for name, value in parts.items() if value is not None]
+    unasked = (None, False, "auto")
+    given += [name for name, value in more.items() if not any(value is x for x in unasked)]
+    if given:
+        raise UsageError(f"{given[0]} goes with a text, and this model reads images: leave it out")
+
+
+def each_image(
+    explain: Callable[..., Any], images: Iterable[tuple[Any, dict[str, Any]]], asked: dict[str, Any]
+) -> Iterator[Any]:
+    """The result of each image with what was given for it; an error names its number."""
+    for number, (image, own) in enumerate(images):
+        try:
+            found = explain(image, **own, **asked)
+        except AltiError as error:
+            raise type(error)(f"images[{number}]: {error}") from error
+        yield found
 
 
 def read_by(pool: str, model: Patches) -> Target:

@@ -13,9 +13,10 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from alti._errors import DecompositionError, UnsupportedModelError
-from alti.families import FAMILIES, REFUSED
+from alti.families import FAMILIES
 from alti.read.exactness import require_same, untouched
 from alti.read.modules import family_named, network
+from alti.refused import REFUSED
 
 TRIED = 7  # tokens of a text that the two are compared on
 

@@ -35,6 +35,7 @@ from alti.read.modules import decodes, family_named, network
 DEFAULT = Path(__file__).with_name("default_model")
 DEFAULT_NAME = "minilm-l6-sst2"
 DEFAULT_NAMES = (DEFAULT_NAME, "default", "embedded")
+SPREADING = ("auto", "balanced", "balanced_low_0", "sequential")  # of transformers' device_map
 TOKENIZERS = ("tokenizer.json", "tokenizer_config.json")
 
 
@@ -59,7 +60,7 @@ def load(
 
     The name may be a folder of an adapter (peft), a GGUF file or an old sentence-transformer.
     `more` are transformers' own arguments, such as `device_map`, `attn_implementation`,
-    `quantization_config` or `revision`; with a `device_map`, `device` is not used. `src_lang` and
+    `quantization_config` or `revision`; a `device_map` stands for `device`. `src_lang` and
     `tgt_lang` are the languages of a tokenizer that has several.
 
     Python code that comes with a model runs only with `trust_remote_code`; a model that cannot be
@@ -78,10 +79,11 @@ def load(
     languages = {key: more.pop(key) for key in LANGUAGES if key in more}
     hub = {key: more.pop(key) for key in HUB if key in more}
     place = found(DEFAULT if name is None or is_default(name) else name, hub)
-    where = None if more.get("device_map") is not None else _device(device)
+    spread = more.get("device_map")
+    where = _device(device) if spread is None else None
     kind = _dtype(dtype)
     if kind is None:
-        kind = torch.float32 if where is not None and where.type == "cpu" else "auto"
+        kind = torch.float32 if _is_on_cpu(where or spread) else "auto"
     more |= {"dtype": kind, "trust_remote_code": trust_remote_code}
     try:
         loaded = _loaded(place, where, graphs, more)
@@ -116,6 +118,7 @@ def _loaded(
         model = _model(checkpoint, config, options)
     else:
         model = with_adapter(checkpoint, config, options)
+    _require_modules(options.get("device_map"), network(model))
     model = language_model(model)
     inner = network(model)
     reads_text = inner.main_input_name == "input_ids" or decodes(inner)
@@ -155,6 +158,28 @@ def _device(name: str) -> torch.device:
             f"device {name!r} is not there: this machine has {_devices()}, or say auto"
         ) from None
     return device
+
+
+def _is_on_cpu(place: Any) -> bool:
+    """Whether a device, or a device_map of transformers, leaves all computing to the CPU."""
+    if isinstance(place, dict):
+        return all(map(_is_on_cpu, place.values()))
+    if place in SPREADING:
+        return torch.accelerator.current_accelerator(check_available=True) is None
+    return str(place) in ("cpu", "disk")
+
+
+def _require_modules(spread: Any, model: PreTrainedModel) -> None:
+    """Raise for a device_map that names what is not there: transformers passes over it."""
+    if not isinstance(spread, dict):
+        return
+    named = {name for name, _ in (*model.named_modules(), *model.named_parameters())}
+    if missing := [name for name in spread if name not in named]:
+        parts = ", ".join(name for name, _ in model.named_children())
+        raise UsageError(
+            f"device_map names {missing[0]!r}, which this model has not: name its modules "
+            f"({parts}, or parts of them), or give 'auto'"
+        )
 
 
 def _devices() -> str:

@@ -30,6 +30,7 @@ from alti.model.examples import check, completeness
 from alti.model.fingerprints import fingerprint
 from alti.model.head_maps import WithHeads
 from alti.model.image_attribution import ImageAttribution
+from alti.model.images import each_image, require_image_alone
 from alti.model.lens import require_lens
 from alti.model.other_heads import SIMILARITY, OtherHeads
 from alti.model.parts import Part
@@ -189,12 +190,10 @@ class Model(OtherHeads, WithHeads):
         """
         if lens:
             require_lens(self.head, total=total)
-        if self.head.kind == "image":
-            return self.see(text, target, against, groups, layers, method=method, options=options)
         sound = {"audio": audio, "rate": rate, "features": features}
         reply: Any = {"answer": answer, "answer_ids": answer_ids, "generate": generate}
         question = Question(
-            text=text,  # type: ignore[arg-type]  # images went another way
+            text=text,  # type: ignore[arg-type]  # images go another way
             text_pair=text_pair,
             ids=ids,
             documents=documents,
@@ -204,6 +203,10 @@ class Model(OtherHeads, WithHeads):
             **sound,
             **reply,
         )
+        at: Any = {"position": position, "positions": positions}
+        if self.head.kind == "image":
+            require_image_alone(question, **at, total=total, bos=bos, truncate=truncate)
+            return self.see(text, target, against, groups, layers, method=method, options=options)
         question.check(self.head)
         if self.head.kind == "encoder" and target == SIMILARITY:
             return self.similar(question, groups, method=method, options=options, truncate=truncate)
@@ -212,8 +215,7 @@ class Model(OtherHeads, WithHeads):
             method=method,
             target=target,
             against=None if question.has_answer else against,
-            position=position,
-            positions=positions,
+            **at,
             total=total or part is not None,
             layers=keeps_layers(question, groups) if layers is None else layers,
             options=options,
@@ -253,7 +255,8 @@ class Model(OtherHeads, WithHeads):
         read as results are taken: a batch, then two, four, up to 16 batches at a time, sorted by
         length (always one with layers=True). What cannot be explained raises after the results of
         all texts before it. A result is what `explain` returns. A model that hears takes sounds for
-        texts: numbers, `rate` of them a second, or (without it) features.
+        texts: numbers, `rate` of them a second, or (without it) features; one that sees images, one
+        after the other.
         """
         if batch_size < 1:
             raise UsageError(f"batch_size = {batch_size} is not a number of texts: give 1 or more")
@@ -262,24 +265,21 @@ class Model(OtherHeads, WithHeads):
         if answers and against is not None:
             raise UsageError("one answer against another goes text by text: use explain")
         rest: Any = {"lens": lens, "truncate": truncate, "bos": bos, "groups": groups}
-        request = partial(
-            self.request,
-            method=method,
-            total=total,
-            layers=layers,
-            options=options,
-            **rest,
-        )
         named = {"target": target, "against": against, "position": position}
         pairs = one_each(texts, {**named, "answer": answer})
+        asked: dict[str, Any] = {"method": method, "total": total, "layers": layers, **rest}
+        if self.head.kind == "image":
+            asked |= {"rate": rate, "generate": generate, **options}
+            return each_image(self.explain, pairs, asked)
+        request = partial(self.request, options=options, **asked)
         common = None  # where it is, what is wrong is wrong before the first text
         if not any(map(is_listed, named.values())):
             common = request(**named)
 
         def read(pair: tuple[Any, dict[str, Any]]) -> Task:
             text, own = pair
-            asked = {"rate": rate, "answer": own.pop("answer"), "generate": generate}
-            question = question_of(text, hears=self.head.hears, **asked)
+            reply = {"rate": rate, "answer": own.pop("answer"), "generate": generate}
+            question = question_of(text, hears=self.head.hears, **reply)
             question.check(self.head)
             return self.read(question, common or request(**own))
 

@@ -274,8 +274,12 @@ class OtherHeads:
 
 
 def _listed(choices: Any) -> list[str]:
-    if isinstance(choices, str) or not isinstance(choices, Sequence) or len(choices) < 2:
+    if isinstance(choices, str) or not isinstance(choices, Sequence):
         raise UsageError(f"choices = {choices!r} is no list of texts: give two or more")
+    if len(choices) < 2:
+        raise UsageError(
+            f"there is nothing to compare in choices = {choices!r}: give two or more (--choice)"
+        )
     return list(choices)
 
 

@@ -63,8 +63,11 @@ class Question:
                 "(--pair), the text"
             )
         if (head.kind == "choice") != (self.choices is not None):
-            wrong = "and this model takes none" if self.choices else "and this model compares some"
-            raise UsageError(f"choices = {self.choices!r} were given, {wrong}: see choices=")
+            raise UsageError(
+                "this model compares choices, and none were given: give them as choices= (--choice)"
+                if self.choices is None
+                else "choices (--choice) were given, and this model compares none: leave them out"
+            )
         if self.choices is not None and not isinstance(self.text, str):
             raise UsageError("choices go with one text: give it as a str")
         if self.template is not None and self.documents is None:

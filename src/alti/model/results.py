@@ -44,7 +44,7 @@ class Prediction:
 
 
 class Scored:
-    """What all results can do: give their scores to numpy, and themselves as JSON."""
+    """What all results can do: give scores to numpy, themselves as JSON, a line in a list."""
 
     scores: Tensor
 
@@ -68,6 +68,10 @@ class Scored:
         if copy is False:
             raise ValueError("an array of scores is a copy: leave copy=False out")
         return self.values if dtype is None else self.values.astype(dtype)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """IPython: the text by itself, a line inside a list."""
+        printer.text(str(self) if len(printer.stack) < 2 else repr(self))
 
 
 class OfOne:
@@ -157,10 +161,6 @@ class Result(Scored):
     def __repr__(self) -> str:
         line: str = import_module("alti.views.notebooks").line(self)
         return line
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """IPython: the text by itself, a line inside a list."""
-        printer.text(str(self) if len(printer.stack) < 2 else repr(self))
 
     def _repr_html_(self) -> str:
         card: str = import_module("alti.views.cards").card(self)

@@ -30,10 +30,14 @@ def task_of(model: OtherHeads, question: Question, request: Request) -> Task:
     for name, outputs in (("target", request.index), ("against", request.against)):
         if len(outputs) not in (0, 1, task.count):
             raise UsageError(
-                f"{name} names {len(outputs)} outputs for {task.count} predictions: name one "
-                "for all of them, or one for each"
+                f"{name} names {len(outputs)} outputs, and there {_are(task.count)}: name one for "
+                "all of them, or one for each"
             )
     return model.grouped_task(task, request)
+
+
+def _are(predictions: int) -> str:
+    return "is 1 prediction" if predictions == 1 else f"are {predictions} predictions"
 
 
 def _answer_task(encoded: Encoded, question: Question, request: Request) -> Task:

@@ -81,7 +81,7 @@ class Encoder:
         if self.given is None:
             raise LoadError(
                 f"{self.name or 'this model'} has no tokenizer, and text cannot be read without "
-                "one: give ids="
+                "one: give it beside the model, or ids= in place of a text"
             )
         return self.given
 

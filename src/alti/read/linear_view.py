@@ -128,8 +128,9 @@ def linear_view(
 def require_linear(model: PreTrainedModel) -> None:
     if why := family_of(model).nonlinear:
         raise UnsupportedModelError(
-            f"{model.config.model_type} has no linear view, because {why}: use alti, dimming, "
-            "gradients or occlusion"
+            f"{model.config.model_type} has no linear view, which linear, absence, alti_logit, "
+            f"consensus and surrogate need, because {why}: for a class use dimming, gradient, "
+            "occlusion, leave_one_out or contextcite, for how tokens mix alti"
         )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from difflib import get_close_matches
 from inspect import signature
 from threading import RLock
 from typing import Any
@@ -11,8 +12,9 @@ from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from alti._errors import UnsupportedModelError
-from alti.families import FAMILIES, REFUSED, Family, Stack
+from alti.families import FAMILIES, Family, Stack
 from alti.read.process import held_while_forking, settle
+from alti.refused import REFUSED
 
 DECODED = 7  # tokens that a decoder reads where none are given, behind its first
 
@@ -57,9 +59,10 @@ def family_named(name: str, config: Mapping[str, Any]) -> Family:
             "reads"
         )
     if name not in FAMILIES:
+        alike = ", ".join(get_close_matches(name, FAMILIES))
         raise UnsupportedModelError(
-            f"alti does not know the model family {name!r}: it reads "
-            f"{', '.join(sorted(FAMILIES))}; describe it with "
+            f"alti does not know the model family {name!r}{alike and f' (it knows {alike})'}: "
+            "`alti families` lists those that it reads; describe it with "
             f"alti.FAMILIES[{name!r}] = alti.Family(...) and prove that with alti.check"
         )
     for field, why in FAMILIES[name].refuse:

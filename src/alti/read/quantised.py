@@ -25,32 +25,42 @@ def said_in_one_sentence(model: nn.Module, name: str) -> Iterator[None]:
 
     Some of them answer without autograd: gradients that went around them would be wrong.
     """
-    layers = [module for module in model.modules() if is_quantised(module)]
-    if not layers:
-        yield
-        return
+    layers = _quantised(model)
     hooks = [layer.register_forward_hook(require_gradients) for layer in layers]
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("error", NO_GRADIENTS)
+        with without_gradients_said(model, name), warnings.catch_warnings():
+            if layers:
+                warnings.filterwarnings("error", NO_GRADIENTS)
             yield
     except DecompositionError as error:
+        if not layers:
+            raise
         raise UnsupportedModelError(
             f"this model has {_kind(layers)} layers, whose rounding leaves its parts too far from "
             "what it computes: explain the model not quantised"
         ) from error
-    except (RuntimeError, UserWarning) as error:
-        ours = isinstance(error, RuntimeError) or re.match(NO_GRADIENTS, str(error))
-        if isinstance(error, torch.OutOfMemoryError) or not ours:
-            raise
-        reason = str(error).partition("\n")[0].partition(". ")[0]
-        raise UnsupportedModelError(
-            f"{name} cannot be computed: {_kind(layers)} layers pass no gradients on here "
-            f"({reason}); use alti or occlusion, or the model not quantised"
-        ) from error
     finally:
         for hook in hooks:
             hook.remove()
+
+
+@contextmanager
+def without_gradients_said(
+    model: nn.Module, what: str, instead: str = "use alti or occlusion"
+) -> Iterator[None]:
+    """Say of what fails because quantised layers pass no gradients on that they are why."""
+    try:
+        yield
+    except (RuntimeError, UserWarning) as error:
+        layers = _quantised(model)
+        ours = isinstance(error, RuntimeError) or re.match(NO_GRADIENTS, str(error))
+        if not layers or isinstance(error, torch.OutOfMemoryError) or not ours:
+            raise
+        reason = str(error).partition("\n")[0].partition(". ")[0].rstrip(".")
+        raise UnsupportedModelError(
+            f"{what} cannot be computed: {_kind(layers)} layers pass no gradients on here "
+            f"({reason}); {instead}, or the model not quantised"
+        ) from error
 
 
 def require_gradients(layer: nn.Module, given: tuple[Any, ...], output: Any) -> None:
@@ -62,3 +72,7 @@ def require_gradients(layer: nn.Module, given: tuple[Any, ...], output: Any) -> 
 
 def _kind(layers: list[nn.Module]) -> str:
     return type(layers[0]).__name__
+
+
+def _quantised(model: nn.Module) -> list[nn.Module]:
+    return [module for module in model.modules() if is_quantised(module)]
