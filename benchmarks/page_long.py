@@ -116,7 +116,7 @@ def main(folder: Path) -> None:
         browser.size(1280, 900)
         opened(browser, address, folder.name, "The tower was finished in")  # proofs, once
         first, told = opened(browser, address, folder.name, prompt)
-        steps = [line for line in told if "steps are done" in line]
+        steps = [line for line in told if "Step " in line or "steps are done" in line]
         print(f"first colours {first:.1f} s = {first / once:.1f} passes by the clock")
         print(f"{len(steps)} reports of progress before", flush=True)
         browser.click("#follow")

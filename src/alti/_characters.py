@@ -1,4 +1,7 @@
-"""Makes control characters visible, so that no name or text can affect the reader's terminal."""
+"""What texts look like in print: control characters are visible, nouns stand as many as they are.
+
+No name or text can affect the reader's terminal.
+"""
 
 import sys
 
@@ -28,3 +31,8 @@ def plain(text: str) -> str:
 def note(message: object) -> None:
     """Print a status message to stderr, with control characters made visible."""
     print(f"alti: {plain(str(message))}", file=sys.stderr)
+
+
+def plural(noun: str, count: int) -> str:
+    """`text` or `texts`."""
+    return noun if count == 1 else f"{noun}s"

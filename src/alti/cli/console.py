@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from alti._characters import note
+from alti._characters import note, plural
 from alti._errors import LoadError, UsageError
 from alti._files import is_stream, require_target, write_whole
 
@@ -61,11 +61,6 @@ class Lines:
         """Say how many texts were explained."""
         skipped = f", {self.empty} empty {plural('line', self.empty)} skipped" if self.empty else ""
         note(f"{done} {plural('text', done)} explained{skipped}")
-
-
-def plural(noun: str, count: int) -> str:
-    """`text` or `texts`."""
-    return noun if count == 1 else f"{noun}s"
 
 
 @contextmanager

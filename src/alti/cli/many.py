@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from alti._characters import harmless, note, plain
+from alti._characters import harmless, note, plain, plural
 from alti._errors import AltiError, UsageError
-from alti.cli.console import bar, no_input, plural, resumable, say, table
+from alti.cli.console import bar, no_input, resumable, say, table
 from alti.cli.shared import Bars, Html, Json, Latex, Output, Plot, Tokens
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from alti._characters import plain
+from alti._characters import plain, plural
 from alti.model.attribution import Attribution
 from alti.model.attributions import Attributions
 from alti.views.colours import Scale
@@ -32,7 +32,12 @@ GAP = 2
 def several(attributions: Attributions, style: Style, words: bool) -> Iterator[str]:
     """A headline, then a line for each prediction with the words that it rests on most."""
     first = attributions[0]
-    about = (f"{len(attributions)} predictions", method_of(first), unit_of(first), first.model)
+    about = (
+        f"{len(attributions)} {plural('prediction', len(attributions))}",
+        method_of(first),
+        unit_of(first),
+        first.model,
+    )
     yield " · ".join(plain(part) for part in about if part)
     places = [_place(attribution) for attribution in attributions]
     labels = [prediction(attribution, style) for attribution in attributions]

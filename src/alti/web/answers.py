@@ -24,7 +24,7 @@ from alti.views.said import SO_FAR, as_shown, left_out, scale_name, shortened, s
 from alti.web.help import LARGE, beside, too_long
 from alti.web.options import checked
 from alti.web.packing import as_file, as_json, packed
-from alti.web.pieces import by_piece, pieces_of, sections_of
+from alti.web.pieces import by_piece, pieces_of, sections_of, shown_as
 from alti.web.prompts import answer_of, prompt_of
 from alti.web.settings import Limits
 
@@ -129,7 +129,7 @@ class Watched:
         number = int(index)
         if number not in self.ends and len(self.tokens) < self.most:
             text = self._new_text(ids[0].tolist(), number)
-            name = text.strip() or token_label(self.model.tokenizer, number)
+            name = shown_as(text) or token_label(self.model.tokenizer, number)
             said = {"text": visible(text), "name": visible(name)}
             self.tokens.append({"id": number, **said, "probability": float(chance)})
             self.wrote(self.tokens[-1])
@@ -252,7 +252,7 @@ def tokens_of(source: Source, chances: Sequence[float]) -> list[Token]:
             {
                 "id": source.ids[start + k],
                 "text": visible(text),
-                "name": visible(text.strip() or source.tokens[start + k]),
+                "name": visible(shown_as(text) or source.tokens[start + k]),
                 "probability": chance,
             }
         )

@@ -47,14 +47,14 @@ def token_names(attribution: Attribution) -> list[str]:
         zip(attribution.tokens, owners, attribution.offsets, strict=True)
     ):
         characters = "" if owner < 0 else texts[owner][slice(*span)]
-        shown = characters.strip() or _blank(characters) or token
+        shown = shown_as(characters) or token
         names.append(visible(f"{shown} {unknown[i]}".strip()))
     return names
 
 
-def _blank(characters: str) -> str:
-    """A sign for a token that is nothing but space, as views/lens.py writes it."""
-    return "↵" if "\n" in characters else "␣" * len(characters)
+def shown_as(characters: str) -> str:
+    """A token's characters without spaces around them, or signs for a token of nothing else."""
+    return characters.strip() or ("↵" if "\n" in characters else "␣" * len(characters))
 
 
 def cut(attribution: Attribution, *, words: bool) -> list[list[dict[str, Any]]]:

@@ -10,6 +10,7 @@ from matplotlib.image import AxesImage
 from matplotlib.markers import CARETLEFT
 from numpy.typing import NDArray
 
+from alti._characters import plural
 from alti._errors import UsageError
 from alti.model.attribution import Attribution
 from alti.model.attributions import Attributions
@@ -236,7 +237,9 @@ def _titles_of(attributions: Attributions, shown: int, every: int) -> tuple[str,
     if attributions.source.answer is not None:
         return titles(whole_answer(attributions), rows + some)
     about = (method_of(attributions[0]), attributions.model, rows)
-    return f"{len(attributions)} predictions", " · ".join(filter(None, about)) + some
+    return f"{len(attributions)} {plural('prediction', len(attributions))}", " · ".join(
+        filter(None, about)
+    ) + some
 
 
 def layers(

@@ -23,7 +23,8 @@ function draw() {
   const layer = Math.min(state.layer ?? Infinity, layers - 1);
   at("deeper-of").hidden = false;
   at("deeper-of").querySelector("p").textContent =
-    `Where “${name}” is said: the token before it. Click a token of the answer for another.`;
+    `Inside the model where it says “${name}”: at the token before it. ` +
+    "Click a token of the answer for another.";
   at("deeper-layer").max = layers;
   at("deeper-layer").value = layer + 1;
   at("deeper-number").textContent = `${layer + 1} of ${layers}`;
