@@ -33,6 +33,14 @@ DOCUMENTS = [
     "It's not a bad film. The acting is better.",
     "A long and clumsy ending.",
 ]
+SENTENCES = [
+    "The keys to the cabinet are on the table.",
+    "It costs 3.14 dollars!",
+    *DOCUMENTS[1:2],
+    "It's not a bad film.",
+    "The acting is better.",
+    DOCUMENTS[3],
+]
 CONTEXT = " ".join(DOCUMENTS)
 ROWS = {
     "answer": [
@@ -439,6 +447,32 @@ def test_evidence_in_passages(model, tmp_path, form):
         }
 
 
+def test_evidence_in_documents_of_ones_own(model, tmp_path):
+    """One text or several, in one document or more; the answer may be the model's own."""
+    asked = {"question": "Where is it?", "documents": [f" {DOCUMENTS[0]}", *DOCUMENTS[1:]]}
+    rows = [
+        {**asked, "answer": "table", "evidence": "cabinet"},
+        {**asked, "answer": None, "evidence": ["3.14 ", "The acting is better."]},
+        {**asked, "answer": "film", "evidence": "ac"},  # fact, acting
+        {**asked, "answer": "film", "evidence": ["cabinet", "moon"]},
+        {**asked, "answer": "film", "evidence": " "},
+        {**asked, "answer": "film", "evidence": None},
+    ]
+    file = tmp_path / "own.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    study = study_of(file, "evidence", methods=("random", "dimming"))
+    found = finished(study, model, tmp_path / "rows.jsonl")
+    marked = [i for i, text in enumerate(SENTENCES) if "ac" in text]
+    assert [about["known"] for about in abouts(found).values()] == [[0], [1, 4], marked]
+    assert abouts(found)[0]["answer"] == "table"
+    assert abouts(found)[1]["answer"]
+    assert reasons(found) == {
+        3: "its evidence 'moon' stands in no document",
+        4: "its evidence '' stands in no document",
+        5: "evidence is not a list of texts but None",
+    }
+
+
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
 def test_evidence_in_records(model, tmp_path, form):
     study = study_of(written(tmp_path, "records", form), "evidence")
@@ -577,7 +611,7 @@ def test_wrong_columns_say_what_was_expected(tmp_path):
     wrong = {
         "answer": ("evidence", "expected the columns question/prompt, documents/context"),
         "next": ("answer", "expected the columns prompt, good, bad, evidence; its columns are"),
-        "evidence": ("next", "answer, answer_start or records, key, value; its columns are"),
+        "evidence": ("next", "documents/context, evidence or context, question, answer, answer_"),
     }
     for task, (name, sentence) in wrong.items():
         file = written(tmp_path, name)

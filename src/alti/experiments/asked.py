@@ -1,8 +1,9 @@
 """Questions of a data set: rows with documents, with two next words, or with known evidence."""
 
 import random
+import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -34,7 +35,7 @@ class Asked:
     answer: str | None = None  # None: the model writes it
     generate: int = 16
     group: str = "word"  # what the sources are
-    place: Span | None = None  # the characters of the evidence in the only document
+    places: tuple[tuple[int, Span], ...] = ()  # of the evidence: a document, and its characters
     rivals: tuple[str, str] | None = None  # the next word, and another one
     word: str | None = None  # the word of the prompt that is evidence
     task: str | None = None  # a part of the data that is shown by itself
@@ -128,7 +129,7 @@ def _passage_row(number: int, row: Cells, shape: Shape) -> Asked:
         (context.strip(),),
         answer=answer,
         group=shape.group,
-        place=(start, start + len(answer)),
+        places=((0, (start, start + len(answer))),),
     )
 
 
@@ -145,8 +146,36 @@ def _record_row(number: int, row: Cells, shape: Shape) -> Asked:
     if place is None:
         raise ValueError("no record has the key")
     question = f'What is the value of "{key}"?'
-    value = _text(row, "value")
-    return Asked(number, question, ("\n".join(lines),), answer=value, group="line", place=place)
+    return Asked(
+        number,
+        question,
+        ("\n".join(lines),),
+        answer=_text(row, "value"),
+        group="line",
+        places=((0, place),),
+    )
+
+
+def _marked_row(number: int, row: Cells, shape: Shape) -> Asked:
+    """The evidence is said in the words of the documents, wherever these stand."""
+    asked = _answer_row(number, row, shape)
+    documents = tuple(document.strip() for document in asked.documents)  # as templates do
+    marked = row.get("evidence")
+    texts = [marked] if isinstance(marked, str) else _list(row, "evidence", str)
+    places = [place for text in texts for place in _standing(text.strip(), documents)]
+    return replace(asked, documents=documents, places=tuple(places))
+
+
+def _standing(text: str, documents: tuple[str, ...]) -> list[tuple[int, Span]]:
+    """Every place where a text stands: the number of the document, and the characters there."""
+    found = [
+        (number, match.span())
+        for number, document in enumerate(documents)
+        for match in re.finditer(re.escape(text), document)
+    ]
+    if not text or not found:
+        raise ValueError(f"its evidence {text!r:.50} stands in no document")
+    return found
 
 
 _FORMS: dict[str, list[tuple[tuple[tuple[str, ...], ...], Callable[[int, Cells, Shape], Asked]]]]
@@ -154,6 +183,7 @@ _FORMS = {
     "answer": [((("question", "prompt"), ("documents", "context")), _answer_row)],
     "next": [((("prompt",), ("good",), ("bad",), ("evidence",)), _next_row)],
     "evidence": [
+        ((("question", "prompt"), ("documents", "context"), ("evidence",)), _marked_row),
         ((("context",), ("question",), ("answer",), ("answer_start",)), _passage_row),
         ((("records",), ("key",), ("value",)), _record_row),
     ],

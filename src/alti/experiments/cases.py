@@ -98,12 +98,15 @@ def _groups(inputs: Inputs, sources: list[list[int]]) -> torch.Tensor:
 
 def _known(encoded: Encoded, asked: Asked, sources: Sources) -> list[int]:
     """The sources that hold characters of the evidence."""
-    if asked.place is None:
+    if not asked.places:
         return []
-    (shift,) = (part.span[0] for part in encoded.parts if part.unit == "document")
-    start, end = (border + shift for border in asked.place)
-    spans = [span for span, _ in sources]
-    known = [i for i, (first, last) in enumerate(spans) if first < end and start < last]
+    starts = [part.span[0] for part in encoded.parts if part.unit == "document"]
+    places = [(starts[i] + start, starts[i] + end) for i, (start, end) in asked.places]
+    known = [
+        i
+        for i, ((first, last), _) in enumerate(sources)
+        if any(first < end and start < last for start, end in places)
+    ]
     if not known:
         raise UsageError("its evidence is in no source")
     return known
