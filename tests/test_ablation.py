@@ -143,10 +143,22 @@ def test_what_texts_share_is_read_once():
     removed = torch.zeros(3, 12, dtype=torch.bool)
     removed[torch.arange(3), torch.tensor([5, 6, 7])] = True
     values_without(model, inputs, target, 0, removed, "log_prob")
-    assert read == [(1, 7), (3, 5)]  # 7 of the longest start; from 5 on, each without one token
+    assert read == [(1, 5), (3, 5)]  # the first 5; then each without one token
     read.clear()
     values_without(model, inputs, target, 0, removed[[0, 0, 0]], "log_prob")
-    assert read == [(1, 5), (1, 5)]  # the same text once
+    assert read == [(1, 10)]  # the same text once, and whole: nothing would be saved
+
+
+def test_a_start_that_saves_less_than_a_text_is_read_with_each():
+    model, inputs, target = causal()
+    read = []
+    model.transformer.wte.register_forward_hook(lambda _, __, x: read.append(tuple(x.shape[:2])))
+    for share, expected in ((4, [(3, 10)]), (5, [(1, 5), (3, 5)])):  # 12 tokens, or 15, of 12
+        removed = torch.zeros(3, 12, dtype=torch.bool)
+        removed[torch.arange(3), share + torch.arange(3)] = True
+        values_without(model, inputs, target, 0, removed, "log_prob")
+        assert read == expected
+        read.clear()
 
 
 def test_texts_that_share_more_go_together(monkeypatch):
@@ -156,7 +168,7 @@ def test_texts_that_share_more_go_together(monkeypatch):
     removed = torch.eye(12, dtype=torch.bool)[1:9]
     monkeypatch.setattr(ablation, "SMALL", 0)
     values_without(model, inputs, target, 0, removed, "log_prob")
-    assert read == [(1, 7), (6, 7), (2, 9)]  # not (8, 9)
+    assert read == [(1, 3), (6, 7), (2, 9)]  # not (8, 9)
 
 
 def test_a_batch_has_so_many_tokens_at_most(monkeypatch):
@@ -165,17 +177,17 @@ def test_a_batch_has_so_many_tokens_at_most(monkeypatch):
     model.transformer.wte.register_forward_hook(lambda _, __, x: read.append(len(x)))
     monkeypatch.setattr(ablation, "TOKENS", 25)
     values_without(model, inputs, target, 0, torch.eye(12, dtype=torch.bool)[:5], "log_prob")
-    assert read == [1, 2, 2, 1]  # a shared start, then texts of ten tokens
+    assert read == [2, 2, 1]  # texts of ten tokens
 
 
 def test_logits_are_computed_where_they_are_read():
     model, inputs, target = causal()
     read = []
     model.lm_head.register_forward_hook(lambda _, __, x: read.append(tuple(x.shape[:2])))
-    removed = torch.zeros(2, 12, dtype=torch.bool)
-    removed[:, 2], removed[1, 3] = True, True
+    removed = torch.zeros(3, 12, dtype=torch.bool)
+    removed[:, 5], removed[1, 6], removed[2, 7] = True, True, True
     values_without(model, inputs, target, 0, removed, "log_prob")
-    assert read == [(1, 1), (2, 4)]  # the start; three positions, one further on in one text
+    assert read == [(1, 1), (3, 4)]  # the start; three positions, one further on in one text
 
 
 def test_predictions_that_are_not_real_take_no_shared_start_away():
@@ -184,10 +196,10 @@ def test_predictions_that_are_not_real_take_no_shared_start_away():
     target.position[:, 2] = 0
     read = []
     model.transformer.wte.register_forward_hook(lambda _, __, x: read.append(tuple(x.shape[:2])))
-    removed = torch.zeros(2, 12, dtype=torch.bool)
-    removed[:, 5], removed[1, 6] = True, True
+    removed = torch.zeros(3, 12, dtype=torch.bool)
+    removed[:, 5], removed[1, 6], removed[2, 7] = True, True, True
     values_without(model, inputs, target, 0, removed, "log_prob")
-    assert read == [(1, 5), (2, 4)]  # nothing behind the last that is real
+    assert read == [(1, 5), (3, 4)]  # nothing behind the last that is real
 
 
 def test_dropout_is_off():
@@ -544,7 +556,7 @@ def test_what_a_surrogate_costs(prior, passes):
     alti.methods.run("surrogate", model, inputs, target, prior=prior)  # with the proofs
     read.clear()
     surrogates.surrogate(model, inputs, target, ablations=9, prior=prior)
-    assert sum(read) <= passes + 1 + 9  # the prior, a start that is shared, the ablations
+    assert sum(read) <= passes + 9  # the prior, the ablations
 
 
 # Progress

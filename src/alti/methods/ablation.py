@@ -1,7 +1,7 @@
 """What a model says of a text without some of its tokens, for many choices of them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any
 
@@ -33,7 +33,7 @@ def values_without(
     They are deleted and the gap is closed. A prediction is read from the same token as before, or
     from the nearest before it that is left; where a causal model has none, from a stand-in for no
     text. The target's outputs are chosen (`index`). `values_one_by_one` is the definition; here
-    texts go together, and the start that those of a batch share is read once (causal models).
+    texts go together, and a long start that those of a batch share is read once (causal models).
     """
     if not len(removed):
         return torch.zeros(0, target.count, device=removed.device)
@@ -43,10 +43,11 @@ def values_without(
         return of_both(inner, inputs, target, row, distinct, of)[places]
     with torch.no_grad(), evaluating(model):
         texts = _shortened(inner, inputs, target, row, distinct)
-        layers = _layers(inner, texts)
+        batches, shared = _planned(texts, _at_once(inner, inputs, target))
+        layers = _layers(inner, texts, shared)
         found: list[Tensor] = []
         order: list[int] = []
-        for batch in _batches(texts, _at_once(inner, inputs, target)):
+        for batch in batches:
             logits = _logits(inner, texts, torch.tensor(batch, device=removed.device), layers)
             require_finite(logits)
             found.append(values_at(inner, logits, target, row, of))
@@ -168,6 +169,20 @@ def _at_once(inner: PreTrainedModel, inputs: Inputs, target: Target) -> int:
     return max(1, min(AT_ONCE, READ // target.count))
 
 
+def _planned(texts: _Texts, at_once: int) -> tuple[list[list[int]], int]:
+    """Batches of the texts, and how many tokens of their start are read once, in a pass before.
+
+    None where that saves no more tokens than the whole text has: it would be a pass more.
+    """
+    batches = list(_batches(texts, at_once))
+    starts = [int(texts.shared[batch].min()) for batch in batches]
+    saved = sum(len(batch) * start for batch, start in zip(batches, starts, strict=True))
+    if saved > int(texts.whole["attention_mask"].sum()):
+        return batches, max(starts)
+    apart = replace(texts, shared=torch.zeros_like(texts.shared))
+    return list(_batches(apart, at_once)), 0
+
+
 def _batches(texts: _Texts, at_once: int) -> Iterator[list[int]]:
     """Texts by number, those together that need about as many tokens behind what they share."""
     lengths, shared = texts.kept.sum(1), texts.shared.tolist()
@@ -210,9 +225,8 @@ def _takes_cache(inner: PreTrainedModel) -> bool:
     return "past_key_values" in signature(inner.forward).parameters and not by_length
 
 
-def _layers(inner: PreTrainedModel, texts: _Texts) -> Layers | None:
-    """Keys and values of the longest start that texts share; None: each text is read whole."""
-    end = int(texts.shared.max())
+def _layers(inner: PreTrainedModel, texts: _Texts, end: int) -> Layers | None:
+    """Keys and values of the first tokens, which texts share; None: each text is read whole."""
     if not end:
         return None
     cache = DynamicCache()  # without a config it keeps all keys, those outside a window too
