@@ -40,34 +40,46 @@ def main() -> None:
         "--texts", type=int, help="default: 1,000 for sst2 and sva, 300 for imdb and yelp"
     )
     options = parser.parse_args()
-    settings = DATA[options.data]
     model = alti.load(model_name(options.model, options.data), dtype="float32")
     possible = default_methods(model)
+    methods = tuple(spec for spec in METHODS.values() if spec in possible)
+    name = f"{short(options.model)}-{options.data}"
+    rows = BUILD / "rows" / f"{name}.jsonl"
+    measure(model, options.model, options.data, methods, METRICS, rows, options.texts)
+    write(RESULTS / "faithfulness" / f"{name}.json", summarised(rows, model))
+
+
+def measure(
+    model: alti.Model,
+    name: str,
+    data: str,
+    methods: tuple[str, ...],
+    metrics: tuple[str, ...],
+    rows: Path,
+    texts: int | None,
+) -> None:
+    """Write the rows of some methods; a run that was stopped goes on."""
+    settings = DATA[data]
     plan = Plan(
-        model=short(options.model),
-        data=str(data_file(options.data)),
-        methods=tuple(spec for spec in METHODS.values() if spec in possible),
-        metrics=METRICS,
+        model=short(name),
+        data=str(data_file(data)),
+        methods=methods,
+        metrics=metrics,
         split="test",
-        sample=options.texts or settings.texts,
+        sample=texts or settings.texts,
         mask_token=settings.mask_token,
         truncate=True,
     )
-    rows = BUILD / "rows" / f"{short(options.model)}-{options.data}.jsonl"
     rows.parent.mkdir(parents=True, exist_ok=True)
     for progress in run(plan, model, rows):
         print(f"{progress.texts} of {progress.total} texts", file=sys.stderr, flush=True)
-    write(
-        RESULTS / "faithfulness" / f"{short(options.model)}-{options.data}.json",
-        summarised(rows, model),
-    )
 
 
 def summarised(file: Path, model: alti.Model) -> dict[str, Any]:
     """Means with their 95 % intervals, and ALTI minus each method in pairs of texts."""
     plan, rows = load_rows(file)
     specs = {name: spec for name, spec in METHODS.items() if spec in plan.methods}
-    values = {name: _values(rows, spec) for name, spec in specs.items()}
+    values = {name: values_of(rows, spec) for name, spec in specs.items()}
     tokens = [row["tokens"] for row in rows if row.get("method") == "alti"]
     return {
         "model": plan.model,
@@ -96,7 +108,7 @@ def _differences(first: dict[str, list[float]], second: dict[str, list[float]]) 
     }
 
 
-def _values(rows: list[dict[str, Any]], spec: str) -> dict[str, list[float]]:
+def values_of(rows: list[dict[str, Any]], spec: str) -> dict[str, list[float]]:
     """Every metric's values in the order of the texts; also by size, if scores are signed."""
     own = [row["values"] for row in rows if row.get("method") == spec]
     columns = dict.fromkeys(key for values in own for key in values)

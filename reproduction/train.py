@@ -61,17 +61,17 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--saves", type=int, default=5)
     options = parser.parse_args()
-    out = Path(str(model_name(options.backbone, options.data, options.seed)))
-    card = train(
-        recipe_of(options.backbone, options.data, options.seed),
-        out,
-        saves=options.saves,
-        watch=_report,
-    )
+    trained(options.backbone, options.data, options.seed, options.saves)
+
+
+def trained(backbone: str, data: str, seed: int = 0, saves: int = 5) -> None:
+    """Write a model and its card; one that is there already stays."""
+    out = Path(str(model_name(backbone, data, seed)))
+    card = train(recipe_of(backbone, data, seed), out, saves=saves, watch=_report)
     card |= {
-        "checkpoint": origin(options.backbone),
-        "checkpoint_dtype": dtype_of(options.backbone),
-        "data": options.data,
+        "checkpoint": origin(backbone),
+        "checkpoint_dtype": dtype_of(backbone),
+        "data": data,
     }
     write(RESULTS / "cards" / f"{out.name}.json", card)
 

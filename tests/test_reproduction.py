@@ -19,7 +19,7 @@ from reproduction import prepare, report, settings
 @pytest.fixture
 def build(tmp_path, monkeypatch):
     """Small data sets, and folders of our own."""
-    for name in ("agreement", "anisotropy", "curves", "faithfulness", "maps", "train"):
+    for name in ("agreement", "anisotropy", "classes", "curves", "faithfulness", "maps", "train"):
         module = importlib.import_module(f"reproduction.{name}")
         for attribute, value in (("BUILD", tmp_path / "build"), ("RESULTS", tmp_path / "results")):
             if hasattr(module, attribute):
@@ -79,6 +79,17 @@ def test_a_backbone_is_trained_and_explained_over_seeds(build, monkeypatch):
     command("agreement", "bert-tiny", "--seeds", "2", "--texts", "3", monkeypatch=monkeypatch)
     result = json.loads((build / "results" / "agreement" / "bert-tiny.json").read_text())
     assert len(result["pairs"]["ALTI"]["spearman"]) == 1
+    card = build / "build" / "models" / "bert-tiny-sst2-0" / "card.json"
+    before = card.stat().st_mtime_ns
+    arguments = ("bert-tiny", "--data", "sst2", "--texts", "4")
+    command("classes", *arguments, monkeypatch=monkeypatch)
+    assert card.stat().st_mtime_ns == before  # what is trained stays
+    result = json.loads((build / "results" / "classes" / "bert-tiny-sst2.json").read_text())
+    assert result["texts"] == 4
+    for metric in ("comprehensiveness", "sufficiency"):
+        ours, theirs = (result["means"][name][metric][0] for name in ("consensus", "absence"))
+        minus = result["consensus_minus"]["absence"][metric][0]
+        assert minus == pytest.approx(ours - theirs, abs=1e-5)
 
 
 def test_data_is_balanced_and_split_without_leaks():
