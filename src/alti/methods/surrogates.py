@@ -91,8 +91,8 @@ def surrogate(
     inputs: Inputs,
     target: Target,
     *,
-    ablations: int = 12,
-    prior: Literal["consensus", "linear"] = "linear",
+    ablations: int = 10,
+    prior: Literal["consensus", "linear"] = "consensus",
     seed: int = 0,
     of: LinearOf = "log_prob",
 ) -> Scores:
@@ -250,12 +250,17 @@ def _drawn(sources: int, count: int, keep: float, seed: int) -> Tensor:
 
 
 def _design(sources: int, count: int, seed: int) -> Tensor:
-    """Random halves that tell most about all sources: [count, s].
+    """Random halves that tell most about all sources: [count, s]."""
+    candidates = _drawn(sources, max(CANDIDATES, count), 0.5, seed)
+    return candidates[_telling(candidates, count)]
+
+
+def _telling(candidates: Tensor, count: int) -> list[int]:
+    """The numbers of some of the candidates [n, s].
 
     One after another the candidate with the largest z M⁻¹ zᵀ is taken, z its signs ±½ and
     M = RIDGE · I + Σ zᵀz over those that are taken.
     """
-    candidates = _drawn(sources, max(CANDIDATES, count), 0.5, seed)
     signs = candidates.double() - 0.5
     rest = signs @ signs.T  # RIDGE · z M⁻¹ zᵀ of all pairs, by the formula of Sherman and Morrison
     taken: list[int] = []
@@ -265,7 +270,7 @@ def _design(sources: int, count: int, seed: int) -> Tensor:
         taken.append(int(left.argmax()))
         column = rest[:, taken[-1]]
         rest = rest - column.outer(column) / (RIDGE + column[taken[-1]])
-    return candidates[taken]
+    return taken
 
 
 def _fitted(kept: Tensor, values: Tensor, prior: Tensor) -> Tensor:

@@ -44,7 +44,7 @@ PLAIN = {
     "token.",
     "contextcite": "The model is asked about many random parts of the text; which words make the "
     "difference? Slow: 65 passes.",
-    "surrogate": "As contextcite with fewer passes, because it starts from linear. Slow: 16 "
+    "surrogate": "As contextcite with fewer passes, because it starts from consensus. Slow: 16 "
     "passes.",
     "random": "Chance. What every other method has to beat.",
 }
