@@ -19,6 +19,8 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 LEFT_OUT = "leave_one_out"
 FEW = "contextcite:ablations=32"
+SIX = "surrogate:ablations=6"
+FROM_LINEAR = [f"surrogate:ablations={count}:prior=linear" for count in (12, 8)]
 ANSWERS = (  # after `passes`: whom a column compares with, or nobody, and what it is about
     (None, "lds"),
     *((None, f"top_k_drop:k={k}") for k in (1, 3, 5)),
@@ -109,7 +111,10 @@ def test_what_was_asked_for():
     level = {name for name in good if differences[name]["top_k_drop:k=1"].low > least}
     assert level == {"dimming"}
     level = {name for name, row in differences.items() if row["lds"].low > -0.02}
-    assert level == {"surrogate", LEFT_OUT, FEW, "contextcite"}
+    assert level == {SIX, "surrogate", FROM_LINEAR[0], LEFT_OUT, FEW, "contextcite"}
+    passes = {name: round(means[name]["passes"].value) for name in level}
+    assert passes[SIX] == 12
+    assert passes["surrogate"] == 16
     level = {name for name, row in computed("nq10", FEW).items() if row["lds"].low > -0.02}
     assert level == {FEW, "contextcite"}
 
@@ -120,7 +125,7 @@ def test_keys_are_found():
     assert first.pop("random") == pytest.approx(0.13, abs=0.005)
     assert set(first.values()) == {1.0}
     refused = [row["method"] for row in stored("kv")[1] if "refused" in row]
-    assert sorted(set(refused)) == ["linear:of=log_prob", "surrogate", "surrogate:ablations=8"]
+    assert sorted(set(refused)) == ["linear:of=log_prob", *FROM_LINEAR]
     assert len(refused) == 18
 
 
