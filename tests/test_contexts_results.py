@@ -13,7 +13,7 @@ import pytest
 from alti.experiments.bench import verdicts
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks/ is no part of the package
-from benchmarks import contexts
+from benchmarks import contexts, surrogate
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -144,3 +144,29 @@ def test_packed_rows_and_plain_ones_are_the_same(tmp_path):
         (tmp_path / file.stem).write_bytes(gzip.decompress(file.read_bytes()))
     assert contexts.merged_rows("kv", tmp_path) == stored("kv")  # each of them once
     assert contexts.merged_rows("nq10", tmp_path) is None
+
+
+def test_first_guesses_are_compared_from_these_rows():
+    texts = surrogate.questions(RESULTS)
+    assert len(texts) == 200
+    about, rows = texts[0]
+    for name in surrogate.GUESSES:
+        found = surrogate.judged(about, rows[name]["scores"], range(64))
+        assert found == pytest.approx(rows[name]["values"]["lds"])
+    for learned, judged in surrogate.halves(about):
+        assert sorted(learned + judged) == list(range(64))
+    scores = surrogate.fitted(about, rows["consensus"]["scores"], learned, 6)
+    assert len(scores) == about["sources"]
+    changed = {**about, "values": [v * (i in learned) for i, v in enumerate(about["values"])]}
+    assert surrogate.fitted(changed, rows["consensus"]["scores"], learned, 6) == scores
+
+
+def test_a_retrieval_task_keeps_the_record_that_is_asked_for():
+    records = [{"key": key, "value": key} for key in "abcdefgh"]
+    row = {"records": records, "key": "g"}
+    for count in (1, 3, 7):
+        kept = contexts.shortened(row, count)["records"]
+        assert len(kept) == count
+        assert records[6] in kept
+        assert kept == [record for record in records if record in kept]  # in their order
+    assert contexts.shortened(row, 8) == row
