@@ -1,9 +1,10 @@
 """Which first guess, how many ablations and how much freedom make the best `surrogate`.
 
-python benchmarks/contexts.py MODEL DATA FIRST --only nq10 --half first \
-    --methods linear:of=log_prob,absence,consensus,leave_one_out
+python benchmarks/contexts.py MODEL DATA FIRST --only nq10 --half first --methods METHODS
 python benchmarks/surrogate.py FIRST               # what constants are chosen from
 python benchmarks/surrogate.py benchmarks/results  # the same about the questions of the docs
+
+METHODS are linear:of=log_prob,absence,consensus,leave_one_out.
 
 No model is asked: the rows of contexts.py hold log p of 64 random halves of each question, and the
 scores of the methods that a fit can start from. The halves that a fit learns from are taken from
@@ -76,6 +77,14 @@ def fitted(about: Row, guess: list[float], numbers: list[int], ablations: int) -
     return own
 
 
+def held_out(about: Row, guess: list[float], ablations: int) -> float:
+    """LDS of a surrogate over the subsets that it has not learned from."""
+    return fmean(
+        judged(about, fitted(about, guess, numbers, ablations), others)
+        for numbers, others in halves(about)
+    )
+
+
 def lines(texts: list[tuple[Row, dict[str, Row]]]) -> Iterator[str]:
     """The table: for each number of passes and each guess, every constant."""
     rivals = [
@@ -89,15 +98,7 @@ def lines(texts: list[tuple[Row, dict[str, Row]]]) -> Iterator[str]:
         for ridge, floor in product(RIDGES, FLOORS):
             with patch.multiple(surrogates, RIDGE=ridge, FLOOR=floor):
                 own = [
-                    fmean(
-                        judged(
-                            about,
-                            fitted(about, rows[name]["scores"], numbers, passes - cost),
-                            others,
-                        )
-                        for numbers, others in halves(about)
-                    )
-                    for about, rows in texts
+                    held_out(about, rows[name]["scores"], passes - cost) for about, rows in texts
                 ]
             mean, low, high = paired(own, rivals)
             yield (
