@@ -67,7 +67,7 @@ def assert_close_to(actual: Tensor, expected: Tensor, limit: float) -> None:
 def exactly(given: AttentionCall) -> AttentionCall:
     """The same call in float64, by the definition."""
     wide = {name: getattr(given, name).double() for name in ("query", "key", "value")}
-    return replace(given, implementation="eager", kept={}, **wide)
+    return replace(given, implementation="eager", **wide)
 
 
 @pytest.mark.parametrize("dimmed", [False, True])
@@ -185,7 +185,7 @@ def test_kernels_that_are_wrong_are_found(name, by_rows, monkeypatch):
     """The check of every call has been seen failing: sums of rows that are 3 % off."""
     model, inputs, target = asked_on_gpu("llama")
     test_long.scores_of(name, model, inputs, target)
-    real = AttentionCall.sums.fget
+    real = AttentionCall.sums.func
     monkeypatch.setattr(AttentionCall, "sums", property(lambda self: real(self) + 0.04))
     with pytest.raises(alti.DecompositionError, match="relative error"):
         test_long.scores_of(name, model, inputs, target)
