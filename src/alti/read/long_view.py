@@ -63,15 +63,13 @@ class LongView:
     def effects(self, values: Tensor, receiver: Receiver | None = None) -> Iterator[Effects]:
         """As those of a `View`."""
         behind = self.others if receiver is None else []
-        slopes = self.tape.ends(values, behind)
         self.reader.receiver = receiver
 
         def reach(layer: int, k: int) -> None:
             self.reader.reached = layer, k
 
-        below = self.tape.back(slopes, behind, reach)
-        self.reader.verdicts.conclude()
-        for own, *others in below:
+        for own, *others in self.tape.back(values, behind, reach):
+            self.reader.verdicts.conclude()
             assert own is not None
             yield [own], others
 
