@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 # each file goes to one process, which then needs one server, one browser or one Ray
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test slow install check docs format clean
+.PHONY: demo test slow install gpu check docs format clean
 
 demo: $(VENV)/installed  ## explain a sentence
 	$(BIN)/python examples/demo.py
@@ -17,6 +17,9 @@ slow: $(VENV)/installed  ## run the tests that `make test` leaves out
 
 install: $(VENV)/installed  ## install the wheel and the source archive in empty environments
 	ALTI_TEST_INSTALL=1 $(BIN)/python -m pytest tests/test_wheel.py
+
+gpu:  ## what needs a GPU, in less than ten minutes, with the Python of the machine, into build/gpu
+	$(PYTHON) benchmarks/every_gpu.py build/gpu
 
 check: $(VENV)/installed  ## format, lint, types, all tests
 	$(BIN)/ruff format --check .

@@ -10,6 +10,7 @@ from torch.utils._pytree import tree_leaves
 
 import alti
 import alti.read.attention_call as attention_call
+import alti.read.by_layer as by_layer
 import alti.read.long as long
 from alti import AltiError, DecompositionError, Inputs, Target
 from alti.methods import METHODS, call
@@ -179,6 +180,27 @@ def test_every_method(family, name, options, total, by_rows, monkeypatch):
     model = tiny.build(family, "AutoModelForCausalLM")
     inputs, target = question(model, family, total=total)
     compare(name, model, inputs, target, monkeypatch, EXACT.get(family, LIMIT), **options)
+
+
+@pytest.mark.parametrize("name", ["linear", "absence", "dimming"])
+def test_predictions_go_through_the_layers_as_many_as_can_be_held(name, by_rows, monkeypatch):
+    model = tiny.build("gpt2", "AutoModelForCausalLM")
+    inputs, target = question(model, "gpt2")
+    runs = []
+    model.transformer.h[0].register_forward_hook(lambda *_: runs.append(1))
+
+    def runs_of_a_layer(held):
+        monkeypatch.setattr(by_layer, "HELD", held)
+        runs.clear()
+        scores.append(scores_of(name, model, inputs, target).tokens)
+        return len(runs)
+
+    scores = []
+    runs_of_a_layer(1)  # proofs
+    assert runs_of_a_layer(1) == runs_of_a_layer(10**9) + target.count - 1
+    assert torch.equal(scores[1], scores[2])
+    monkeypatch.setattr(by_layer, "HELD", 1)
+    compare(name, model, inputs, target, monkeypatch, 1e-10)
 
 
 @pytest.mark.parametrize("name", ["alti_ln2", "globenc"])

@@ -277,6 +277,18 @@ def test_norms_are_read_through_themselves(make, width):
     assert max(alti.check(model, tiny.inputs(model))) < 1e-8
 
 
+def test_a_norm_is_asked_once_whether_it_centres_but_not_while_its_gain_is_zero():
+    norm, x = Centred(15).double(), torch.randn(1, 4, 15, dtype=torch.float64)
+    nn.init.zeros_(norm.weight)
+    assert not affine.norm(norm, x, norm(x)).centred
+    nn.init.ones_(norm.weight)
+    found = affine.norm(norm, x, norm(x).detach())
+    assert found.centred
+    torch.testing.assert_close(found.linear(x) * found.scale[..., None], norm(x).detach())
+    nn.init.zeros_(norm.weight)
+    assert affine.norm(norm, x, norm(x)).centred
+
+
 class Halved(nn.Module):
     """A projection that keeps its weight in a way of its own."""
 

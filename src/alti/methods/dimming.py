@@ -162,8 +162,8 @@ def _slopes_by_layer(
     logs = levels.detach().to(dtype).log().requires_grad_()
     with biased_by_layer(model, inputs.asking(target), inputs.sources, logs) as (output, tape):
         values = target.joined(explained(output, target, network(model).config, of))  # [B, K]
-        slopes = tape.back(tape.ends(values, [logs]), [logs], lambda layer, k: None)
-    columns = [torch.zeros_like(logs) if own is None else own for _, own in slopes]
+        slopes = tape.back(values, [logs], lambda layer, k: None)
+        columns = [torch.zeros_like(logs) if own is None else own for _, own in slopes]
     return values.detach(), torch.stack(columns, 1) / levels.to(dtype)[:, None]
 
 

@@ -11,6 +11,7 @@ from alti._errors import UsageError
 from alti.mix.heads import apart, by_head
 from alti.mix.kernels import pick
 from alti.mix.kernels.reference import parts
+from alti.mix.kernels.shared import divided, unpadded
 from alti.read.block import Block
 
 __all__ = ["attention", "contributions", "lengths", "norms", "parts", "roll", "rollout"]
@@ -39,7 +40,7 @@ def contributions(block: Block, *, p: int = 1, kernel: str = "auto", heads: bool
     chosen = _kernel(kernel, block, f"l{p}")
     if hasattr(chosen, "contributions"):
         return cast(Tensor, chosen.contributions(block))
-    return _divided(block, chosen.proximity(block, p).clamp_min_(0))
+    return divided(block, chosen.proximity(block, p).clamp_min_(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +67,18 @@ def norms(block: Block, *, kernel: str = "auto") -> Tensor:
 
     Kobayashi et al. (2021).
     """
-    return _divided(block, _kernel(kernel, block, "lengths").lengths(block))
+    return divided(block, _kernel(kernel, block, "lengths").lengths(block))
 
 
 def lengths(block: Block, *, kernel: str = "auto") -> Tensor:
     """‖T_ij‖₂ as it is, padded rows and columns 0: [B, T, S]."""
-    return _unpadded(block, _kernel(kernel, block, "lengths").lengths(block))
+    return unpadded(block, _kernel(kernel, block, "lengths").lengths(block))
 
 
 def attention(block: Block) -> Tensor:
     """Attention probabilities, their mean over the heads: [B, T, S]; padded rows are 0."""
     a = block.attn.mean(1)
-    return _unpadded(block, a / a.sum(-1, keepdim=True))  # half precision does not sum to 1
+    return unpadded(block, a / a.sum(-1, keepdim=True))  # half precision does not sum to 1
 
 
 def rollout(maps: Iterable[Tensor], *, rescale: bool = False) -> Tensor:
@@ -112,21 +113,3 @@ def _rescaled(product: Tensor) -> Tensor:
 
 def _kernel(name: str, block: Block, task: str) -> Any:
     return pick(name, task, block.attn.device, block.attn.dtype)
-
-
-def _divided(block: Block, c: Tensor) -> Tensor:
-    total = c.sum(-1, keepdim=True)
-    c = c / total.clamp_min(torch.finfo(c.dtype).tiny)
-    empty = (total == 0).to(c)  # without information a token stayed what it was
-    if block.cross:
-        c[..., -1:] += empty
-    elif block.own is None:
-        c.diagonal(dim1=-2, dim2=-1).add_(empty[..., 0])
-    else:
-        c.scatter_add_(-1, block.own[..., None], empty)
-    return _unpadded(block, c)
-
-
-def _unpadded(block: Block, c: Tensor) -> Tensor:
-    """Padded rows are 0; padded columns are so already, since no attention reaches them."""
-    return c if block.mask is None else c.where(block.mask[..., None], 0)

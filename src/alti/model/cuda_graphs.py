@@ -20,7 +20,7 @@ from alti.read.modules import network, reading
 
 GRAIN = 16  # texts are padded to a multiple, so that lengths come again
 KEPT = 16  # shapes
-WARM = 2  # runs before the one that is captured: they compile kernels and answer what must be known
+WARM = 2  # runs before the one that is captured: they compile kernels and look at what they must
 
 
 class Recorder:
@@ -125,7 +125,6 @@ class _Graph:
             with torch.cuda.stream(side):
                 mask[:, -1] = 0  # a text with padding takes the way that every text can take
                 for _ in range(WARM):
-                    self.recording.answers.clear()
                     call(method, model, self.inputs, self.target, **options)
                 mask.copy_(inputs.tensors["attention_mask"])
             here.wait_stream(side)

@@ -5,18 +5,20 @@ is, minus one, or not at all. What they compute is always the same: x @ weight +
 (x − mean) · scale · gain + shift. So a module of another type is read by calling it.
 """
 
+import math
 import os
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import NamedTuple, cast
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from alti.read.block import Block
-from alti.read.cuda_capture import settled
 from alti.read.process import works
 
 PROBE = 200.0  # large enough to drown a norm's eps, its square still a float16
@@ -92,28 +94,50 @@ def _layer_norm(module: nn.LayerNorm, x: Tensor) -> Norm:
 
 
 def _probe(module: nn.Module, x: Tensor) -> tuple[Tensor, Tensor, bool]:
-    """Gain, shift and whether the mean is subtracted.
-
-    They follow from the module's outputs for 0, for a constant and for ±PROBE.
-    """
-    width = x.shape[-1]
+    """Gain, shift and whether the mean is subtracted, from the module's outputs for `_probes`."""
     weight = next(module.parameters(), x)
     device = x.device if weight.is_meta else weight.device  # accelerate brings weights when called
-    sign = torch.ones(width, dtype=weight.dtype, device=device)
-    sign[1::2] = -1
-    if width % 2:
-        sign[-1] = 0  # keeps the mean at 0; the rolled probe covers this entry
+    probes, signs = _probes(x.shape[-1], weight.dtype, device, x.dtype)
+    outputs: Tensor = module(probes)  # [1, 3, D]
+    shift, constant, of_signs = outputs.detach().to(x.dtype)[0]
+    gain = (of_signs - shift) / signs
+    return gain, shift, _subtracts_mean(module, constant - shift, gain)
 
-    rolled = sign.roll(1)
-    probes = torch.stack([torch.zeros_like(sign), torch.ones_like(sign), sign, rolled]) * PROBE
-    outputs: Tensor = module(probes[None])  # [1, 4, D]
-    shift, constant, of_sign, of_rolled = outputs.to(x.dtype)[0]
-    gain = (of_sign - shift) * sign
-    gain = torch.where(sign != 0, gain, (of_rolled - shift) * rolled)
-    gain = gain * sign.square().mean().sqrt().to(x.dtype)
-    # a constant does not deviate from its mean
-    centred = settled((constant - shift).abs().max() < 0.01 * gain.abs().max())
-    return gain, shift, centred
+
+@cache
+def _probes(
+    width: int, dtype: torch.dtype, device: torch.device, wide: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """0, a constant, and signs whose mean is 0 [1, 3, D]; these by their root mean square [D].
+
+    They are kept: a small model on a GPU would wait longer for making them than for its norms.
+    """
+    odd = width % 2 and width > 1
+    signs = [1.0, -1.0] * (width // 2) + [1.0] * (width % 2)
+    if odd:
+        signs[-3:] = [0.5, 0.5, -1.0]
+    size = math.sqrt(1 - 1.5 / width) if odd else 1.0
+    with torch.inference_mode(False):
+        probes = torch.tensor([[[0.0] * width, [1.0] * width, signs]], dtype=dtype, device=device)
+        return PROBE * probes, probes[0, 2].to(wide) / size
+
+
+_centred: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
+
+
+def _subtracts_mean(module: nn.Module, constant: Tensor, gain: Tensor) -> bool:
+    """Whether nothing is left of a constant.
+
+    This depends on a module's code alone, so it is asked once: a GPU has to be waited for, and
+    while a CUDA graph is captured it cannot be.
+    """
+    if module in _centred:
+        return _centred[module]
+    left, size = (float(x.abs().max()) for x in (constant, gain))
+    centred = left < 0.01 * size
+    if size > 0:  # else nothing was asked
+        _centred[module] = centred
+    return centred
 
 
 FUSED = "alti.read.triton_norms"

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from alti._errors import UnsupportedModelError
 from alti.read.affine import Call, carried, fused_for, is_layer_norm, is_plain, projection
-from alti.read.attention_call import AttentionCall, Rows
+from alti.read.attention_call import AttentionCall, Rows, repeated
 from alti.read.block import Block
 from alti.read.cuda_capture import capturing
 from alti.read.events import Attention, first_of
@@ -99,7 +99,7 @@ def _branch(recorded: Recorded, dtype: torch.dtype | None) -> Block:
     block = Block(
         attn=probs.to(one.dtype),
         again=None if call is None else partial(_again, call, one.dtype),
-        value=value.to(one.dtype),
+        value=repeated(value, probs.shape[1]).to(one.dtype),
         weight=weight.reshape(probs.shape[1], value.shape[3], -1),
         scale=one.expand(x.shape[:2]),
         residual=zero.expand(x.shape),
@@ -114,9 +114,8 @@ def _branch(recorded: Recorded, dtype: torch.dtype | None) -> Block:
     return _scaled(block, recorded.factor) if site.branch_scale else block
 
 
-def _again(call: AttentionCall, dtype: torch.dtype, rows: Rows) -> tuple[Tensor, Tensor]:
-    probs, value = call.again(rows)
-    return probs.to(dtype), value.to(dtype)
+def _again(call: AttentionCall, dtype: torch.dtype, rows: Rows) -> Tensor:
+    return call.again(rows).to(dtype)
 
 
 def _require_shapes(recorded: Recorded, weight: Tensor) -> None:

@@ -8,6 +8,7 @@ attention that is sdpa's and nothing more is computed by `alti.read.triton_atten
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import import_module
 from typing import Any
 
@@ -20,7 +21,7 @@ from alti.read.affine import fused_for
 EagerAttention = Callable[..., tuple[Tensor, Tensor]]
 Rows = slice | Tensor  # neighbours, or positions [B, n]
 
-NUMBERS = {"cpu": 1 << 23, "cuda": 1 << 26}  # probabilities held at once, or those of LEAST rows
+NUMBERS = {"cpu": 1 << 23, "cuda": 1 << 27}  # probabilities held at once, or those of LEAST rows
 LEAST = 64
 
 
@@ -39,7 +40,7 @@ def spans(
     return [slice(start, min(start + step, targets)) for start in range(0, targets, step)]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class AttentionCall:
     """What attention was called with."""
 
@@ -53,9 +54,8 @@ class AttentionCall:
     mask: Tensor | None  # [B or 1, H or 1, T, S]  visible or added; None: all, or the past alone
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
-    kept: dict[str, Tensor] = field(default_factory=dict)  # made once for all rows
 
-    @property
+    @cached_property
     def fused(self) -> Any:
         """The module that computes it on a GPU, where it can."""
         if fused_for(self.query.device, torch.float32) is None:
@@ -63,12 +63,11 @@ class AttentionCall:
         module = import_module("alti.read.triton_attention")
         return module if module.fits(self) else None
 
-    @property
+    @cached_property
     def sums(self) -> Tensor:  # [B, H, T]
         """What the fused kernels need of each row."""
-        if "sums" not in self.kept:
-            self.kept["sums"] = self.fused.forward(self)[0]
-        return self.kept["sums"]
+        sums: Tensor = self.fused.forward(self)[0]
+        return sums
 
     @property
     def wide(self) -> bool:
@@ -112,15 +111,13 @@ class AttentionCall:
         return Tile(self, rows, _chosen(self.query, rows), key, value, added, blind)
 
     @torch.no_grad()
-    def again(self, rows: Rows) -> tuple[Tensor, Tensor]:
-        """Probabilities [B, H, n, S'] of some rows, and the values of the S' sources they see."""
-        heads = self.query.shape[1]
-        if self.fused is not None:
-            seen = self._last_seen(rows, None if self.mask is None else self._mask(rows))
-            probs = self.fused.probabilities(self, self.sums, rows, seen)
-            return probs, repeated(self.value[:, :, :seen], heads)
-        tile = self.tile(rows)
-        return tile.probabilities(), repeated(tile.value, heads)
+    def again(self, rows: Rows) -> Tensor:  # [B, H, n, S']
+        """Probabilities of some rows, for the sources up to the last that one of them sees."""
+        if self.fused is None:
+            return self.tile(rows).probabilities()
+        seen = self._last_seen(rows, None if self.mask is None else self._mask(rows))
+        probs: Tensor = self.fused.probabilities(self, self.sums, rows, seen)
+        return probs
 
     def _last_seen(self, rows: Rows, mask: Tensor | None) -> int:
         """How many sources there are up to the last that one of some neighbouring rows sees."""

@@ -100,4 +100,4 @@ class _Backwards(BlockReader):
 
 def _is_hooked(layer: nn.Module) -> bool:
     """Whether accelerate brings weights and takes them away, which it does at the end of a call."""
-    return any(hasattr(module, "_hf_hook") for module in layer.modules())
+    return any("_hf_hook" in vars(module) for module in layer.modules())

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 Rows = slice | Tensor  # neighbours, or positions [B, n]
-Again = Callable[[Rows], tuple[Tensor, Tensor]]
+Again = Callable[[Rows], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class Block:
     cross: bool = False  # sources are another sequence: the residual has a column of its own
     mask: Tensor | None = None  # [B, T]  False at padding; None: every position is real
     own: Tensor | None = None  # [B, T]  the column of each row's own token; None: row i is token i
-    # Of a long text: probabilities [B, H, n, S'] of some rows, and the values [B, H, S', d] of the
-    # first S' tokens, which are all that these rows see. `attn` is empty then.
+    # Of a long text: probabilities [B, H, n, S'] of some rows, for the first S' tokens, which are
+    # all that these rows see. `attn` is empty then.
     again: Again | None = None
 
     def rebuilt(self) -> Tensor:  # [B, T, D]
@@ -48,15 +48,12 @@ class Block:
 
     def span(self, rows: slice) -> "Block":
         """The block of neighbouring rows, with the first sources alone where they see no others."""
-        attn = self.attn[:, :, rows]
-        value = self.value
-        if self.again is not None:
-            attn, value = self.again(rows)
+        attn = self.attn[:, :, rows] if self.again is None else self.again(rows)
         return replace(
             self,
             again=None,
             attn=attn,
-            value=value,
+            value=self.value[:, :, : attn.shape[-1]],
             mask=None if self.mask is None else self.mask[:, rows],
             own=self.own_columns()[:, rows],
             scale=self.scale[:, rows],
@@ -74,14 +71,15 @@ class Block:
                 return x[:, positions[0]]
             return x[texts, positions]
 
-        attn, value = self.again(positions) if self.again else (None, self.value)
-        if attn is None:
+        if self.again is None:
             attn = select(self.attn.transpose(1, 2)).transpose(1, 2)
+        else:
+            attn = self.again(positions)
         return replace(
             self,
             again=None,
             attn=attn,
-            value=value,
+            value=self.value[:, :, : attn.shape[-1]],
             mask=None if self.mask is None else select(self.mask),
             own=select(self.own_columns()),
             scale=select(self.scale),

@@ -20,6 +20,7 @@ from alti.read.attention_call import AttentionCall
 from alti.read.attention_hook import is_listening
 from alti.read.events import Reader, first_of, with_hidden_states
 
+HELD = 1 << 28  # numbers of the gradients at a layer, of several predictions
 CACHES = ("past_key_values", "past_key_value", "layer_past")  # a second run would be appended
 
 Slopes = list[Tensor | None]
@@ -67,6 +68,7 @@ class Tape:
         self.quiet = ExitStack()  # no graph while the layers run
         self.end = torch.empty(0)
         self.running = True
+        self.number = 0  # of the layer that runs again
 
     @contextmanager
     def recording(self) -> Iterator["Tape"]:
@@ -101,51 +103,50 @@ class Tape:
         if self.running:
             self.mixed.append(mix(call))
             return self.mixed[-1]
-        in_graph: Tensor = _ByRows.apply(call, self.mixed.pop(), back, *given)  # type: ignore[no-untyped-call]  # torch's own
+        in_graph: Tensor = _ByRows.apply(call, self.mixed[self.number], back, *given)  # type: ignore[no-untyped-call]  # torch's own
         return in_graph
 
-    def ends(self, values: Tensor, more: Sequence[Tensor]) -> list[Slopes]:
-        """Gradients of the values [B, K] of each prediction at `end` and at `more`."""
-        last = values.shape[1] - 1
-        return [
-            list(
-                torch.autograd.grad(
-                    value.sum(), [self.end, *more], retain_graph=k < last, allow_unused=True
-                )
-            )
-            for k, value in enumerate(values.unbind(1))
-        ]
-
     def back(
-        self, slopes: list[Slopes], more: Sequence[Tensor], reach: Callable[[int, int], None]
-    ) -> list[Slopes]:
-        """Gradients at `start` and `more`, given those at `end` and `more`, of K predictions.
+        self, values: Tensor, more: Sequence[Tensor], reach: Callable[[int, int], None]
+    ) -> Iterator[Slopes]:
+        """Gradients of the values [B, K] of each prediction at `start` and at `more`.
 
-        `reach(layer, k)` is called before the gradients of a prediction pass through a layer.
+        They go through the layers as many predictions at a time as can be held.
+        `reach(layer, k)` is called before those of a prediction pass through a layer.
         """
-        expect(len(self.calls))
-        for number in reversed(range(len(self.calls))):
-            slopes = self._through(number, slopes, more, reach)
-            step()
-        return slopes
+        every = range(values.shape[1])
+        size = max(1, HELD // self.start.numel())
+        for chunk in (every[first : first + size] for first in every[::size]):
+            expect(len(self.calls))
+            slopes = [self._at_end(values[:, k], more, keep=k != every[-1]) for k in chunk]
+            for number in reversed(range(len(self.calls))):
+                slopes = self._through(number, chunk, slopes, more, reach)
+                step()
+            yield from slopes
+
+    def _at_end(self, value: Tensor, more: Sequence[Tensor], *, keep: bool) -> Slopes:
+        """Gradients at `end` and at `more`."""
+        ends = [self.end, *more]
+        return list(torch.autograd.grad(value.sum(), ends, retain_graph=keep, allow_unused=True))
 
     def _through(
         self,
         number: int,
+        chunk: range,
         slopes: list[Slopes],
         more: Sequence[Tensor],
         reach: Callable[[int, int], None],
     ) -> list[Slopes]:
+        self.number = number
         call = self.calls[number]
         x = call.x.detach().requires_grad_()
         with torch.enable_grad():
             y = call.again(x)
         below = []
-        for k, (above, *sums) in enumerate(slopes):
+        for k, (above, *sums) in zip(chunk, slopes, strict=True):
             reach(number, k)
-            own = torch.autograd.grad(
-                y, [x, *more], above, retain_graph=k < len(slopes) - 1, allow_unused=True
-            )
+            keep = k != chunk[-1]
+            own = torch.autograd.grad(y, [x, *more], above, retain_graph=keep, allow_unused=True)
             below.append([own[0], *map(_sum, sums, own[1:])])
         return below
 

@@ -316,12 +316,13 @@ class StraightFunctions(TorchFunctionMode):
     def __torch_function__(
         self, function: Function, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        kwargs = dict(kwargs or {})
+        kwargs = kwargs or {}
         if function in GATES:
             return function(*args, **kwargs).detach()
         known = function in ACTIVATIONS and isinstance(args[0], Tensor)
         if not known or not args[0].requires_grad:
             return function(*args, **kwargs)
+        kwargs = dict(kwargs)
         if "inplace" in kwargs:
             kwargs["inplace"] = False  # the input is needed
         y = function(*args, **kwargs)

@@ -63,15 +63,13 @@ class LongView:
     def effects(self, values: Tensor, receiver: Receiver | None = None) -> Iterator[Effects]:
         """As those of a `View`."""
         behind = self.others if receiver is None else []
-        slopes = self.tape.ends(values, behind)
         self.reader.receiver = receiver
 
         def reach(layer: int, k: int) -> None:
             self.reader.reached = layer, k
 
-        below = self.tape.back(slopes, behind, reach)
-        self.reader.verdicts.conclude()
-        for own, *others in below:
+        for own, *others in self.tape.back(values, behind, reach):
+            self.reader.verdicts.conclude()
             assert own is not None
             yield [own], others
 
@@ -130,8 +128,9 @@ class _Reader(Straightened):
         """Judge some rows of what the kernels compute by what the model's attention mixed."""
         mask = None if call.mask is None else call.mask.any(-1)[:, 0]
         positions = spread(None, output.shape[:2], output.device, COMPARED)
-        probs, value = call.again(positions)
-        ours = (probs @ value.to(probs.dtype)).transpose(1, 2).flatten(2)
+        probs = call.again(positions)
+        value = repeated(call.value, probs.shape[1]).to(probs.dtype)
+        ours = (probs @ value).transpose(1, 2).flatten(2)
         texts = torch.arange(len(output), device=output.device)[:, None]
         seen = None if mask is None else mask.expand(len(output), -1)[texts, positions]
         error = relative(ours, output.flatten(2)[texts, positions], seen)

@@ -7,7 +7,7 @@ Rows that give a source no attention are 0 and not computed.
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import reduce
 from threading import Lock
@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from alti._errors import AltiError
-from alti.mix.kernels.shared import closeness
+from alti.mix.kernels.shared import closeness, divided
 from alti.mix.kernels.stored import KernelCache
 from alti.read.block import Block
 
@@ -158,15 +158,19 @@ _closer_own = _closer(1)
 
 @numba.njit(parallel=True, error_model="numpy")
 def _fused(attn, f, u, r, own, closer):
-    """attn [B, H, T, S], f [H, B · S, D], u, r [B, T + padding, D], own [B, T] -> out [B, T, S]"""
+    """attn [B, H, T, S], f [H, B · S, D], u, r [B, T + padding, D], own [B, T] -> out [B, T, S]
+
+    f may be of more tokens than S, of which the first are the sources: [H, B · F, D].
+    """
     batch, heads, targets, sources = attn.shape
     _, rows, width = u.shape
+    vectors = f.shape[1] // batch
     tiles = (sources + COLUMNS - 1) // COLUMNS
     for task in numba.prange(batch * tiles):
         b = task // tiles
         j0 = task % tiles * COLUMNS
         columns = min(COLUMNS, sources - j0)
-        f_step = batch * sources * width
+        f_step = batch * vectors * width
         a = np.zeros((heads, ROWS, COLUMNS), attn.dtype)
         total = np.zeros(COLUMNS, attn.dtype)  # attention to each source, of all heads and rows
         out = np.zeros(ROWS, attn.dtype)
@@ -180,7 +184,7 @@ def _fused(attn, f, u, r, own, closer):
                         a[h, row, k] = line[j0 + k]
                         total[k] += abs(line[j0 + k])
             for k in range(columns):
-                f_at = (b * sources + j0 + k) * width
+                f_at = (b * vectors + j0 + k) * width
                 if total[k] != 0:
                     _closer_rows(a, k, f, f_at, f_step, u, r, (b * rows + i) * width, width, out)
                 else:
@@ -190,7 +194,7 @@ def _fused(attn, f, u, r, own, closer):
             for row in range(real):
                 k = own[b, i + row] - j0
                 if 0 <= k < columns:
-                    f_at = (b * sources + j0 + k) * width
+                    f_at = (b * vectors + j0 + k) * width
                     a_at = row * COLUMNS + k
                     at = (b * rows + i + row) * width
                     _closer_own(a, a_at, f, f_at, f_step, u, r, at, width, out)
@@ -216,14 +220,29 @@ def _refuse_fork() -> None:
         raise AltiError("this process was forked from one that has run it; spawn processes instead")
 
 
-def proximity(block: Block, p: int) -> Tensor:
-    """‖y_i‖₁ − ‖y_i − T_ij‖₁, divided by scale_i."""
+def by_rows(block: Block, spans: Iterable[slice]) -> Iterator[Tensor]:
+    """Contributions, some rows at a time, of a block that computes attention again.
+
+    The vectors of one text are made once; those of several are too many to be kept.
+    """
+    alone = len(block.output) == 1
+    f = block.value[0] @ _wide(block.weight) if alone else None
+    for span in spans:
+        rows = block.span(span)
+        yield divided(rows, proximity(rows, 1, f).clamp_min_(0))
+
+
+def proximity(block: Block, p: int, f: Tensor | None = None) -> Tensor:
+    """‖y_i‖₁ − ‖y_i − T_ij‖₁, divided by scale_i.
+
+    f may be given for one text, also of more tokens than the block sees: [H, F, D + padding].
+    """
     _refuse_fork()
     u, r = (x / block.scale[..., None] for x in (block.output, block.residual))
     batch, heads, targets, sources = block.attn.shape
-    right = -u.shape[-1] % (WIDE * BYTES // u.itemsize)
+    weight = _wide(block.weight)
+    right = weight.shape[-1] - u.shape[-1]
     below = -targets % ROWS
-    weight = pad(block.weight, (0, right)) if right else block.weight
     rows = [pad(x, (0, right, 0, below)) if right or below else x for x in (u, r)]
     own = torch.full((batch, targets), -1) if block.cross else block.own_columns()
     closer = torch.empty(batch, targets, sources, dtype=u.dtype)
@@ -232,10 +251,16 @@ def proximity(block: Block, p: int) -> Tensor:
     with _running, _torch_threads_kept():
         for start in range(0, batch, texts):
             chunk = slice(start, start + texts)
-            f = _vectors(block.value[chunk], weight)
+            vectors = _vectors(block.value[chunk], weight) if f is None else f
             attn, u_rows, r_rows, own_rows = (array[chunk] for array in arrays)
-            _fused(attn, f.numpy(), u_rows, r_rows, own_rows, closer[chunk].numpy())
+            _fused(attn, vectors.numpy(), u_rows, r_rows, own_rows, closer[chunk].numpy())
     return torch.cat([closer, closeness(u, p)(r[:, :, None])], dim=-1) if block.cross else closer
+
+
+def _wide(weight: Tensor) -> Tensor:
+    """W with as many numbers to a row as are computed at once."""
+    right = -weight.shape[-1] % (WIDE * BYTES // weight.itemsize)
+    return pad(weight, (0, right)) if right else weight
 
 
 @contextmanager

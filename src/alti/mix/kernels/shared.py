@@ -52,3 +52,22 @@ def with_residual(block: Block, measured: Tensor, measure: Measure) -> Tensor:
     if block.cross:
         return torch.cat([measured, mine], dim=-1)
     return measured.scatter_(-1, block.own_columns()[..., None], mine)
+
+
+def divided(block: Block, c: Tensor) -> Tensor:
+    """Rows divided by their sums; a row without any is that of the identity."""
+    total = c.sum(-1, keepdim=True)
+    c = c / total.clamp_min(torch.finfo(c.dtype).tiny)
+    empty = (total == 0).to(c)  # without information a token stayed what it was
+    if block.cross:
+        c[..., -1:] += empty
+    elif block.own is None:
+        c.diagonal(dim1=-2, dim2=-1).add_(empty[..., 0])
+    else:
+        c.scatter_add_(-1, block.own[..., None], empty)
+    return unpadded(block, c)
+
+
+def unpadded(block: Block, c: Tensor) -> Tensor:
+    """Padded rows are 0; padded columns are so already, since no attention reaches them."""
+    return c if block.mask is None else c.where(block.mask[..., None], 0)

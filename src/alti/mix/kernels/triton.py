@@ -21,7 +21,6 @@ import triton.language as tl
 from torch import Tensor
 
 from alti.mix.kernels.triton_rows import SHARP, finished
-from alti.read.attention_call import repeated
 from alti.read.block import Block
 from alti.read.triton_norms import cdiv, lined, power_of_2, ready
 
@@ -204,7 +203,7 @@ def contributions(block: Block) -> Tensor:
 def by_rows(block: Block, spans: Iterable[slice]) -> Iterator[Tensor]:
     """Some rows at a time of the map of a block that computes attention again."""
     with torch.cuda.device(block.attn.device):
-        operands = _many_operands(repeated(block.value, block.attn.shape[1]), block.weight)
+        operands = _many_operands(block.value, block.weight)
     for rows in spans:
         part = block.span(rows)
         with torch.cuda.device(block.attn.device):
