@@ -111,7 +111,7 @@ def test_blocks_are_exact_through_the_second_norm(family):
         torch.testing.assert_close(block.output, state)  # the second norm's output is the layer's
 
 
-@pytest.mark.parametrize("family", [family for family in tiny.CONFIGS if family not in POST_NORM])
+@mostly_slow("family", [f for f in tiny.CONFIGS if f not in POST_NORM], quick=tiny.FEW)
 def test_families_without_a_second_norm_refuse_it(family):
     model = tiny.build(family)
     with pytest.raises(
