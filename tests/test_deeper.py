@@ -30,7 +30,7 @@ MASKED = [
 ]
 SPEAKERS = [(name, "AutoModelForCausalLM") for name in tiny.DECODERS]
 SPEAKERS += [(name, "AutoModelForMaskedLM") for name in MASKED]
-FLOAT32_LOGITS = ("gptj", "gpt_neo")  # whatever their weights are
+FLOAT32_LOGITS = ("gptj", "gpt_neo", "codegen")  # whatever their weights are
 PLACES = torch.tensor([[3, 5], [2, 6]])
 
 

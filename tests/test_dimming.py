@@ -15,12 +15,14 @@ from alti.read.attention_bias import with_bias
 from alti.read.events import Reader
 
 import tiny
+from speed import mostly_slow
 
 CLASSIFIER = "AutoModelForSequenceClassification"
 CAUSAL = "AutoModelForCausalLM"
 FAMILIES = [
     family for family in tiny.CONFIGS if family not in (*tiny.ENCODER_DECODERS, *tiny.IMAGES)
 ]
+QUICKLY = (*tiny.FEW, "mpnet", "falcon", "gpt_oss")  # and attention of a module's own, and a sink
 
 
 def head_of(family):
@@ -49,7 +51,7 @@ def levels(inputs, seed=0):
     return torch.rand(shape, generator=draw, dtype=torch.float64) * 0.8 + 0.1
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@mostly_slow("family", FAMILIES, quick=QUICKLY)
 def test_undimmed_is_the_model_itself(family):
     model = tiny.build(family, head_of(family))
     inputs = batch(model)
@@ -103,7 +105,7 @@ def _kept_probabilities(monkeypatch):
     return kept
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@mostly_slow("family", FAMILIES, quick=QUICKLY)
 def test_the_bias_comes_behind_scaling_caps_and_masks(family, monkeypatch):
     """In the first block, whose input is the same, probabilities are multiplied and divided."""
     model = tiny.build(family, head_of(family))
@@ -123,7 +125,7 @@ def test_the_bias_comes_behind_scaling_caps_and_masks(family, monkeypatch):
     torch.testing.assert_close(kept[0].double()[rows], expected[rows], rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@mostly_slow("family", FAMILIES, quick=QUICKLY)
 def test_a_score_is_a_derivative(family):
     model = tiny.build(family, head_of(family))
     inputs = batch(model)

@@ -28,16 +28,20 @@ FLOAT32_NORM = (
     "gemma2",
     "gemma3_text",
     "gemma4_text",
+    "gemma4_unified_text",
     "olmo2",
     "olmo3",
     "flex_olmo",
     "glm4",
     "exaone4",
+    "hyperclovax",
 )  # their branch norm computes in float32 whatever the model's dtype
 
 NAN_ON_THE_LEFT = (
     "bloom",
     "gemma2",
+    "mpt",
+    "vaultgemma",
 )  # in float64: their eager softmax is float32, where the lowest float64 is -inf
 
 
@@ -52,7 +56,8 @@ def test_blocks_are_exact(build, side):
     model = tiny.build(family, **config)
     if (family in NAN_ON_THE_LEFT) and side == "left":
         with pytest.raises(
-            alti.DecompositionError, match="the model itself gives numbers that are not finite"
+            alti.DecompositionError,
+            match=r"numbers that are not finite|error of nan",
         ):
             alti.check(model, tiny.inputs(model, side=side))
         model = model.float()
@@ -106,7 +111,7 @@ def test_blocks_are_exact_through_the_second_norm(family):
         torch.testing.assert_close(block.output, state)  # the second norm's output is the layer's
 
 
-@pytest.mark.parametrize("family", [family for family in tiny.CONFIGS if family not in POST_NORM])
+@mostly_slow("family", [f for f in tiny.CONFIGS if f not in POST_NORM], quick=tiny.FEW)
 def test_families_without_a_second_norm_refuse_it(family):
     model = tiny.build(family)
     with pytest.raises(

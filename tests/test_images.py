@@ -283,7 +283,8 @@ def test_what_cannot_be_read_as_an_image(model, picture, tmp_path):
 
 def kin(name):
     """A tiny model of another family that sees, with random weights."""
-    config = transformers.AutoConfig.for_model(name.lower(), **tiny.CONFIGS[name.lower()])
+    kind = getattr(transformers, f"{name}Config")
+    config = kind(**tiny.CONFIGS[kind.model_type])
     torch.manual_seed(0)
     vit = getattr(transformers, f"{name}ForImageClassification")(config).eval().double()
     torch.nn.init.normal_(vit.classifier.weight)
@@ -323,6 +324,24 @@ def test_a_head_that_reads_the_first_token_and_all_patches(noise):
     (slope,) = torch.autograd.grad(value, view.start)
     expected = (slope * view.start).sum(-1)[0].detach()
     torch.testing.assert_close(linear.scores.flatten(), expected[1:], atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "added", "read"),
+    [
+        ("Dinov2WithRegisters", 3, lambda rows: (rows[0] + rows[3:].mean(0)) / 2),
+        ("Beit", 1, lambda rows: rows[1:].mean(0)),
+        ("IJepa", 0, lambda rows: rows.mean(0)),
+        ("ViTMSN", 1, lambda rows: rows[0]),
+    ],
+)
+def test_what_the_heads_of_kin_read(noise, name, added, read):
+    found = Model(kin(name), None).explain(noise)
+    assert len(found.special) == added
+    rolled = torch.eye(added + 9, dtype=torch.float64)
+    for layer in found.layers:
+        rolled = layer @ rolled
+    torch.testing.assert_close(torch.cat([found.special, found.scores.flatten()]), read(rolled))
 
 
 @pytest.mark.parametrize("method", ["absence", "dimming", "consensus", "gradient", "occlusion"])

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import alti
-from alti.families import Family, Site
+from alti.family import Family, Site
 from alti.read import affine, assembly, attention_hook
 from alti.read import walk as blocks
 

@@ -62,6 +62,24 @@ def test_all_positions_are_those_of_tokens_that_are_not_special():
     assert found.layers.dim() == 3
 
 
+@pytest.mark.parametrize("kind", ["token", "encoder"])
+def test_every_view_says_which_token_a_prediction_is_of(kind):
+    pytest.importorskip("matplotlib")
+    found = built(kind).explain("The table.", positions="all", layers=False)
+    names = [
+        " → ".join(filter(None, (found.source.tokens[one.position], one.label)))
+        for one in found.predictions
+    ]
+    page, card, paper = found.to_html(), found._repr_html_(), found.to_latex()
+    shown = [text.get_text() for text in found.plot().axes[0].get_yticklabels()]
+    assert shown == names
+    for name in names:
+        assert f"<small>{name}" in page
+        assert f'<th scope="row" dir="auto">{name}</th>' in card
+        head = name.replace("→", r"\ensuremath{\rightarrow}").replace("_", r"\_")
+        assert head.replace("#", r"\#") in paper
+
+
 def test_all_positions_take_one_forward_pass():
     model = built("causal")
     model.explain(TEXT)

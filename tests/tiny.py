@@ -121,9 +121,14 @@ CONFIGS: dict[str, dict] = {
     "jina_embeddings_v3": _BERT,
     "nomic_bert": _BERT,
     "roformer": {**_BERT, "embedding_size": 12},
+    "xmod": {**_BERT, "languages": ["en_XX"], "default_language": "en_XX"},
     "vit": _VIT,
     "deit": _VIT,
     "dinov2": _VIT,
+    "dinov2_with_registers": {**_VIT, "num_register_tokens": 2},
+    "vit_msn": _VIT,
+    "ijepa": _VIT,
+    "beit": _VIT,
     "gpt2": {
         "vocab_size": VOCAB, "n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS,
         "n_positions": 40, "n_inner": 32, "pad_token_id": PAD, "bos_token_id": 1, "eos_token_id": 2,
@@ -191,6 +196,22 @@ CONFIGS: dict[str, dict] = {
     },
     "gpt_bigcode": {k: v for k, v in _GPTJ.items() if k != "rotary_dim"},
     "biogpt": {**_BERT, "bos_token_id": 1, "eos_token_id": 2},
+    "mpt": {
+        "vocab_size": VOCAB, "d_model": WIDTH, "n_heads": HEADS, "n_layers": LAYERS,
+        "max_seq_len": 80, "expansion_ratio": 2, "pad_token_id": PAD, "bos_token_id": 1,
+        "eos_token_id": 2,
+    },
+    "openai-gpt": {k: v for k, v in _GPTJ.items() if k != "rotary_dim"},
+    "persimmon": {**_BERT, "num_attention_heads": 3, "bos_token_id": 1, "eos_token_id": 2},
+    "vaultgemma": {**_LLAMA, "sliding_window": 5, "layer_types": _SLIDING},
+    "gemma4_unified_text": {
+        **_LLAMA, "sliding_window": 5, "layer_types": _SLIDING, "global_head_dim": 8,
+        "num_global_key_value_heads": 2, "hidden_size_per_layer_input": 0,
+    },
+    "youtu": _LATENT,
+    "hyperclovax": {**_LLAMA, "residual_multiplier": 0.3, "use_post_norm": True},
+    "codegen": _GPTJ,
+    "ctrl": {**{k: v for k, v in _GPTJ.items() if k != "n_inner"}, "dff": 32},
     "mixtral": _EXPERTS,
     "qwen2_moe": {**_EXPERTS, "shared_expert_intermediate_size": 16},
     "qwen3_moe": _EXPERTS,
@@ -217,6 +238,20 @@ CONFIGS: dict[str, dict] = {
     "phimoe": _EXPERTS,
     "solar_open": _SHARED,
     "gpt_oss": {**_EXPERTS, "sliding_window": 5, "layer_types": _SLIDING},
+    "aria_text": {**_EXPERTS, "moe_num_experts": 3, "moe_topk": 2},
+    "dbrx": {
+        "vocab_size": VOCAB, "d_model": WIDTH, "n_heads": HEADS, "n_layers": LAYERS,
+        "max_seq_len": 80, "pad_token_id": PAD, "bos_token_id": 1, "eos_token_id": 2,
+        "attn_config": {"kv_n_heads": 2, "rope_theta": 10000.0, "clip_qkv": 8.0},
+        "ffn_config": {
+            "ffn_hidden_size": 16, "moe_num_experts": 3, "moe_top_k": 2, "hidden_size": WIDTH,
+        },
+    },
+    "cohere2_moe": {**_EXPERTS, "sliding_window": 5, "layer_types": _SLIDING},
+    "dots1": {**_SHARED, "num_experts_per_tok": 3},
+    "hy_v3": _EXPERTS,
+    "mellum": _EXPERTS,
+    "mimo_v2_flash": {**_EXPERTS, "sliding_window": 5},
     "bart": _BART,
     "mbart": _BART,
     "pegasus": _BART,
@@ -227,6 +262,13 @@ CONFIGS: dict[str, dict] = {
     "blenderbot": _BART,
     "blenderbot-small": _BART,
     "plbart": _BART,
+    "umt5": {**_T5, "d_kv": 3},  # with 5 its softmax is so sharp that float16 itself is 5 % off
+    "switch_transformers": {
+        **_T5, "num_experts": 3, "num_sparse_encoder_layers": 1, "num_sparse_decoder_layers": 1,
+    },
+    "nllb-moe": {
+        **_BART, "num_experts": 3, "encoder_sparse_step": 2, "decoder_sparse_step": 2,
+    },
     "whisper": {
         **{k: v for k, v in _BART.items() if k not in ("max_position_embeddings",)},
         "num_mel_bins": 8, "max_source_positions": 9, "max_target_positions": 40,
@@ -265,9 +307,9 @@ VARIANTS: dict[str, tuple[str, dict]] = {  # the same family, built differently
 
 ENCODER_DECODERS = (
     "bart", "marian", "m2m_100", "t5", "mbart", "pegasus", "mt5", "blenderbot", "blenderbot-small",
-    "plbart", "whisper",
+    "plbart", "whisper", "umt5", "switch_transformers", "nllb-moe",
 )  # fmt: skip
-IMAGES = ("vit", "deit", "dinov2")
+IMAGES = ("vit", "deit", "dinov2", "dinov2_with_registers", "vit_msn", "ijepa", "beit")
 DECODERS = (
     "gpt2", "opt", "gpt_neox", "bloom", "llama", "mistral", "qwen2", "qwen3", "phi3", "gemma",
     "granite", "gemma2", "gemma3_text", "olmo2", "olmo", "olmo3", "smollm3", "seed_oss", "helium",
@@ -277,7 +319,11 @@ DECODERS = (
     "ministral3", "apertus", "gemma4_text", "modernbert-decoder",
     "flex_olmo", "deepseek_v2", "deepseek_v3", "ernie4_5_moe", "exaone_moe", "glm4_moe",
     "glm4_moe_lite", "granitemoe", "granitemoeshared", "hunyuan_v1_moe", "llama4_text",
-    "minimax_m2", "phimoe", "solar_open",
+    "minimax_m2", "phimoe", "solar_open", "mpt", "openai-gpt", "persimmon",
+    "vaultgemma", "gemma4_unified_text", "youtu", "aria_text", "cohere2_moe",
+    "dots1", "hy_v3", "mellum",
+    "mimo_v2_flash",
+    "hyperclovax", "codegen", "ctrl", "dbrx",
 )  # fmt: skip
 
 FEW = ("bert", "roberta", "gpt2", "llama", "t5")  # the ways that Transformers differ most
@@ -286,14 +332,18 @@ UNBIASED = (
     "mistral", "qwen2", "phi3", "gemma", "gemma2", "gemma3_text", "olmo2", "olmo", "olmo3",
     "smollm3", "seed_oss", "helium", "ernie4_5", "glm", "glm4", "exaone4", "cohere", "cohere2",
     "stablelm", "nemotron", "arcee", "falcon", "gptj", "mixtral", "qwen2_moe", "qwen3_moe",
-    "olmoe", "t5", "mt5", "apertus", "cwm", "deepseek_v2", "deepseek_v3", "ernie4_5_moe",
+    "olmoe", "t5", "mt5", "umt5", "switch_transformers", "apertus", "cwm", "deepseek_v2",
+    "deepseek_v3", "ernie4_5_moe",
     "eurobert", "exaone_moe", "flex_olmo", "gemma4_text", "glm4_moe", "glm4_moe_lite",
     "granitemoe", "granitemoeshared", "hunyuan_v1_dense", "hunyuan_v1_moe", "llama4_text",
     "minimax_m2", "ministral3", "ministral", "nanochat", "nomic_bert", "phimoe", "solar_open",
+    "codegen", "dbrx", "hyperclovax", "mpt", "vaultgemma", "gemma4_unified_text", "youtu",
+    "aria_text", "cohere2_moe", "dots1", "hy_v3", "mellum", "mimo_v2_flash",
 )  # output projections  # fmt: skip
 LAYER_NORM_DECODERS = (
     "gpt2", "opt", "gpt_neox", "bloom", "falcon", "biogpt", "starcoder2", "phi", "stablelm", "gptj",
-    "gpt_neo", "gpt_bigcode", "nemotron", "jais2", "modernbert-decoder",
+    "gpt_neo", "gpt_bigcode", "nemotron", "jais2", "modernbert-decoder", "mpt", "openai-gpt",
+    "persimmon", "codegen", "ctrl", "dbrx",
 )  # fmt: skip
 # norms that compute in float32, whatever the weights are
 FLOAT32_NORMS = (
@@ -302,7 +352,8 @@ FLOAT32_NORMS = (
     "eurobert",
 )
 # the same, or the softmax of their eager attention
-FLOAT32_SCORES = ("gptj", "gpt_neo")  # of their attention
+FLOAT32_SCORES = ("gptj", "gpt_neo", "codegen", "mpt")  # of their attention
+FLOAT32_ROUTERS = ("dots1", "hy_v3", "mimo_v2_flash")  # in float64 the two sides differ by 2e-15
 EXACT_DECODERS = ("gpt2", "falcon", "biogpt")
 ROUNDED = (
     *(name for name in DECODERS if name not in EXACT_DECODERS), "modernbert", "deberta", "esm",

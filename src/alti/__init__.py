@@ -16,7 +16,8 @@ from alti._errors import (
     UnsupportedModelError,
     UsageError,
 )
-from alti.families import FAMILIES, Family, Site, Stack
+from alti.families import FAMILIES
+from alti.family import Family, Site, Stack
 
 if TYPE_CHECKING:
     from alti.experiments.what_if import Change, WhatIf, instead, what_if

@@ -3,83 +3,10 @@
 A path is relative to the layer it belongs to; `alti check MODEL` tells whether an entry is right.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from alti._errors import UsageError
+from alti.family import Family, Site, Stack
 from alti.refused import CONVOLUTION
-
-# positions a classifier can read; last: before padding; first_and_mean: of an image, its first
-# token and, beside that, the mean of its patches
-POOLS = ("first", "last", "eos", "mean", "first_and_mean")
-
-# the fields of a Site that are module paths
-PATHS = (
-    "out", "norm", "then", "parallel", "branch_norm", "residual", "ffn_norm", "probs", "value",
-    "own", "added",
-)  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """One attention sublayer: where its parts live inside a layer.
-
-    The sum of residual and attention branch ends in `norm` (post-norm), is read by `then`
-    (pre-norm), or is only formed together with a `parallel` MLP.
-    """
-
-    out: str  # output projection W_O
-    norm: str | None = None  # post-norm: the norm applied to the residual sum
-    then: str | None = None  # pre-norm: the module that next reads the residual sum
-    parallel: str | None = None  # parallel residual: the MLP whose output is added in the same sum
-    branch_norm: str | None = None  # a norm on the branch before the sum (Gemma 2, OLMo 2)
-    branch_scale: str | None = None  # config field that multiplies the branch (Granite)
-    branch_gain: str | None = None  # parameter [D] that multiplies the branch (DINOv2)
-    residual: str | None = None  # module whose output is the residual, if not the layer's input
-    ffn_norm: str | None = None  # post-norm: the second norm, for Globenc and ALTI + LN2
-    added: str | None = (
-        None  # what is added to the sum next, if not `then` alone reads it (Gemma 4)
-    )
-    cross: bool = False  # attends to the encoder
-    # Only for attention that does not pass through transformers' attention interface:
-    probs: str | None = None  # the Dropout module that every probability passes through
-    value: str | None = None  # the module that computes the values, heads side by side
-    value_part: tuple[int, int] = (0, 1)  # which of how many parts of each head's `value` it is
-    value_bias: str | None = None  # a parameter that is added to the values afterwards
-    own: str | None = None  # or the module that takes the softmax and multiplies values with it
-
-    def paths(self) -> dict[str, str]:
-        """The module paths of this site by field name."""
-        return {field: path for field in PATHS if (path := getattr(self, field))}
-
-
-@dataclass(frozen=True, slots=True)
-class Stack:
-    """The layers of an encoder or a decoder, all alike, and their attention sites in order."""
-
-    blocks: str  # path of the list of layers inside the base model; * stands for any one name
-    sites: tuple[Site, ...]
-    when: str | None = None  # "field" or "not field" of the config: whether the stack exists
-    scale: str | None = None  # a buffer that multiplies what leaves a layer (Gemma 4)
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """How a family is built, and which position its sequence classifier reads."""
-
-    stacks: tuple[Stack, ...]
-    pool: str = "first"  # one of POOLS, or "config:FIELD", which holds "cls" or "mean"
-    # the MLP multiplies an activated gate with a second projection; or the config field that tells
-    gated: bool | str = False
-    routers: tuple[str, ...] = ()  # modules of a layer that weigh experts or gate them as a whole
-    nonlinear: str = ""  # why there is no linear view of it; linear and its kin are refused
-    offset_positions: bool = False  # padding_idx + 1 rows of the position table hold no token
-    refuse: tuple[tuple[str, str], ...] = ()  # (config field, why it cannot be read where set)
-
-    def __post_init__(self) -> None:
-        if self.pool not in POOLS and not self.pool.startswith("config:"):
-            raise UsageError(
-                f"pool = {self.pool!r} is no position: give {', '.join(POOLS)} or config:FIELD"
-            )
 
 
 def _post_norm(blocks: str, out: str, norm: str, ffn_norm: str) -> Stack:
@@ -130,6 +57,7 @@ _LLAMA4 = Family(  # its language models keep the layers one level deeper than i
 _GRANITE_SITE = Site(
     "self_attn.o_proj", then="post_attention_layernorm", branch_scale="residual_multiplier"
 )
+_HYPERCLOVAX_SITE = replace(_GRANITE_SITE, branch_norm="post_norm1")
 _GEMMA2_SITE = Site(
     "self_attn.o_proj", then="pre_feedforward_layernorm", branch_norm="post_attention_layernorm"
 )
@@ -150,6 +78,7 @@ _COHERE = Family(
 _GLM4_SITE = Site(
     "self_attn.o_proj", then="post_attention_layernorm", branch_norm="post_self_attn_layernorm"
 )
+_GLM4 = Family((Stack("layers", (_GLM4_SITE,)),), pool="last", gated=True)
 _MIXTRAL = replace(_LLAMA, routers=("mlp.gate",))
 _GRANITE = Family((Stack("layers", (_GRANITE_SITE,)),), pool="last", gated=True)
 _GRANITE_MOE = replace(_GRANITE, routers=("block_sparse_moe.router",))
@@ -207,6 +136,9 @@ _GPT_NEO_SITE = Site(
     probs="attn.attention.attn_dropout",
     value="attn.attention.v_proj",
 )
+_CODEGEN_SITE = Site("attn.out_proj", parallel="mlp", own="attn")
+_MPT_SITE = Site("attn.out_proj", then="norm_2", own="attn")
+_OPENAI_SITE = Site("attn.c_proj", norm="ln_1", ffn_norm="ln_2", own="attn")
 
 _BART_CROSS = Site(
     "encoder_attn.out_proj", norm="encoder_attn_layer_norm", ffn_norm="final_layer_norm", cross=True
@@ -232,6 +164,17 @@ _M2M_100 = Family(
         ),
     ),
 )
+_NLLB_MOE_CROSS = Site("cross_attention.out_proj", then="ff_layer_norm", cross=True)
+_NLLB_MOE = Family(
+    (
+        _pre_norm("encoder.layers", "self_attn.out_proj", "ff_layer_norm"),
+        Stack(
+            "decoder.layers",
+            (Site("self_attn.out_proj", then="cross_attention_layer_norm"), _NLLB_MOE_CROSS),
+        ),
+    ),
+    routers=("ffn.router",),
+)
 _T5_SELF = Site("layer.0.SelfAttention.o", then="layer.1.layer_norm")
 _T5_CROSS = Site("layer.1.EncDecAttention.o", then="layer.2.layer_norm", cross=True)
 _T5 = Family(
@@ -241,6 +184,9 @@ _T5 = Family(
 )
 _VIT = Family((_pre_norm("layers", "attention.o_proj", "layernorm_after"),))
 _DINOV2_SITE = Site("attention.o_proj", then="norm2", branch_gain="layer_scale1.lambda1")
+_DINOV2 = Family((Stack("encoder.layer", (_DINOV2_SITE,)),), pool="first_and_mean")
+_BEIT_SITE = Site("attention.o_proj", then="layernorm_after", branch_gain="lambda_1")
+_BEIT = Family((Stack("layers", (_BEIT_SITE,)),), pool="patches")
 
 _ALBERT = "encoder.albert_layer_groups.*.albert_layers"
 _TALKING = "its heads are mixed after the softmax, which probabilities alone cannot show"
@@ -292,6 +238,7 @@ FAMILIES: dict[str, Family] = {  # the key is model.config.model_type
     "jina_embeddings_v3": _NOMIC,
     "nomic_bert": replace(_NOMIC, gated=True),
     "roformer": Family((Stack("encoder.layer", (_REMBERT_SITE,)),)),
+    "xmod": _ROBERTA,
     # decoders
     "gpt2": Family((_pre_norm("h", "attn.c_proj", "ln_2"),), pool="last"),
     "opt": Family(_OPT, pool="last"),
@@ -315,7 +262,7 @@ FAMILIES: dict[str, Family] = {  # the key is model.config.model_type
     "helium": _LLAMA,
     "ernie4_5": _LLAMA,
     "glm": _LLAMA,
-    "glm4": Family((Stack("layers", (_GLM4_SITE,)),), pool="last", gated=True),
+    "glm4": _GLM4,
     "exaone4": _OLMO2,
     "cohere": _COHERE,
     "cohere2": _COHERE,
@@ -343,6 +290,19 @@ FAMILIES: dict[str, Family] = {  # the key is model.config.model_type
     "gpt_neo": Family((Stack("h", (_GPT_NEO_SITE,)),), pool="last"),
     "gpt_bigcode": Family((_pre_norm("h", "attn.c_proj", "ln_2"),), pool="last"),
     "biogpt": Family((_pre_norm("layers", "self_attn.out_proj", "final_layer_norm"),), pool="last"),
+    "mpt": Family((Stack("blocks", (_MPT_SITE,)),), pool="last"),
+    "openai-gpt": Family((Stack("h", (_OPENAI_SITE,)),), pool="last"),
+    "persimmon": Family(
+        (_pre_norm("layers", "self_attn.dense", "post_attention_layernorm"),), pool="last"
+    ),
+    "vaultgemma": replace(
+        _LLAMA, stacks=(_pre_norm("layers", "self_attn.o_proj", "pre_feedforward_layernorm"),)
+    ),
+    "gemma4_unified_text": _GEMMA4,
+    "youtu": _LLAMA,
+    "hyperclovax": Family((Stack("layers", (_HYPERCLOVAX_SITE,)),), pool="last", gated=True),
+    "codegen": Family((Stack("h", (_CODEGEN_SITE,)),), pool="last"),
+    "ctrl": Family((_pre_norm("h", "multi_head_attention.dense", "layernorm2"),), pool="last"),
     # decoders with experts
     "mixtral": _MIXTRAL,
     "qwen2_moe": replace(_LLAMA, routers=("mlp.gate", "mlp.shared_expert_gate")),
@@ -363,6 +323,17 @@ FAMILIES: dict[str, Family] = {  # the key is model.config.model_type
     "phimoe": replace(_LLAMA, routers=("mlp.router",)),
     "solar_open": _MIXTRAL,
     "gpt_oss": replace(_LLAMA, routers=("mlp.router",), nonlinear=_PLUS_ONE),
+    "aria_text": replace(_LLAMA, routers=("mlp.router",)),
+    "cohere2_moe": replace(_COHERE, routers=("mlp.gate",)),
+    "dbrx": replace(
+        _LLAMA,
+        stacks=(_pre_norm("blocks", "norm_attn_norm.attn.out_proj", "norm_attn_norm.norm_2"),),
+        routers=("ffn.router",),
+    ),
+    "dots1": _MIXTRAL,
+    "hy_v3": _MIXTRAL,
+    "mellum": _MIXTRAL,
+    "mimo_v2_flash": _MIXTRAL,
     # encoder–decoders
     "mbart": replace(_M2M_100, pool="eos"),
     "pegasus": _M2M_100,
@@ -374,9 +345,16 @@ FAMILIES: dict[str, Family] = {  # the key is model.config.model_type
     "blenderbot": _M2M_100,
     "blenderbot-small": _BART,
     "plbart": _BART,
+    "umt5": _T5,
+    "switch_transformers": replace(_T5, routers=("layer.1.mlp.router", "layer.2.mlp.router")),
+    "nllb-moe": _NLLB_MOE,
     "whisper": _M2M_100,
     # images
     "vit": _VIT,
     "deit": _VIT,
-    "dinov2": Family((Stack("encoder.layer", (_DINOV2_SITE,)),), pool="first_and_mean"),
+    "dinov2": _DINOV2,
+    "dinov2_with_registers": _DINOV2,
+    "vit_msn": _VIT,
+    "ijepa": replace(_VIT, pool="mean"),
+    "beit": _BEIT,
 }

@@ -172,7 +172,10 @@ def check_positions(model: nn.Module, inputs: Inputs, target: Target, why: str) 
         states = getattr(output, "decoder_hidden_states", None) or output.hidden_states
         (slope,) = torch.autograd.grad((logits * draw).sum(), states[-1])
     read = slope[0].abs().amax(-1).nonzero().flatten().tolist()
-    expected = list(range(slope.shape[1])) if position is None else [int(position[0, 0])]
+    if target.weights is not None:
+        expected = target.weights.nonzero().flatten().tolist()
+    else:
+        expected = list(range(slope.shape[1])) if position is None else [int(position[0, 0])]
     if read and read != expected:
         family = network(model).config.model_type
         places = ", ".join(map(str, read))

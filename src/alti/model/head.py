@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from alti._errors import UnsupportedModelError, UsageError
-from alti.families import POOLS
+from alti.family import POOLS
 from alti.methods.logits import kind_of, probabilities
 from alti.model.decoding import name_of
 from alti.read.modules import family_of, network, stacks_of

@@ -175,8 +175,10 @@ def read_by(pool: str, model: Patches) -> Target:
         return Target()
     count = model.grid[0] * model.grid[1]
     weights = torch.zeros(model.mask_id, device=device)
-    weights[0] = 0.5  # the two stand side by side in what the head reads
-    weights[model.added :] = 0.5 / count
+    weights[model.added :] = 1 / count
+    if pool == "first_and_mean":  # the two stand side by side in what the head reads
+        weights /= 2
+        weights[0] = 0.5
     return Target(weights=weights)
 
 

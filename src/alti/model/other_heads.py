@@ -128,7 +128,9 @@ class OtherHeads:
     ) -> Attribution:
         """What makes the embeddings of two texts similar: each text while the other one stays."""
         if question.text_pair is None or not isinstance(question.text, str):
-            raise UsageError("target = 'similarity' compares two texts: give text and text_pair")
+            raise UsageError(
+                "target = 'similarity' compares two texts: give text and text_pair (--pair)"
+            )
         if self.pooling not in ("mean", "first", "last"):
             raise UsageError(
                 f"this model makes an embedding with {self.pooling}, which alti does not follow: "

@@ -15,7 +15,7 @@ from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from alti._progress import expect, step
-from alti.families import Site, Stack
+from alti.family import Site, Stack
 from alti.read.attention_hook import paused, reporting_to
 from alti.read.block import Block
 from alti.read.by_layer import LayerCall

@@ -174,7 +174,7 @@ class Tape:
         self.quiet.close()
         self.running = False
         self.end = y.detach().requires_grad_()
-        return (self.end, *output[1:]) if isinstance(output, tuple) else self.end
+        return (self.end, *output[1:]) if isinstance(output, tuple | list) else self.end
 
 
 def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:

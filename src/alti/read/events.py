@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 
 from alti._errors import DecompositionError
 from alti._progress import expect, step
-from alti.families import Site
+from alti.family import Site
 from alti.read.affine import Call
 from alti.read.attention_call import AttentionCall
 from alti.read.attention_hook import capturing_attention, is_listening
@@ -182,12 +182,12 @@ class Reader:
     def after(self, layer: nn.Module, path: str, handle: Callable[[Call], Any]) -> RemovableHandle:
         """A module of a layer was called."""
 
-        def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
+        def hook(module: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
             if not is_listening(self) or self.layer is not layer:
                 return None
-            return handle(Call(module, args[0], output))
+            return handle(Call(module, args[0] if args else kwargs["hidden_states"], output))
 
-        return layer.get_submodule(path).register_forward_hook(hook)
+        return layer.get_submodule(path).register_forward_hook(hook, with_kwargs=True)
 
     def anywhere(self, module: nn.Module, handle: Callable[[Call], Any]) -> RemovableHandle:
         """A module was called, inside a layer or not."""
@@ -246,7 +246,7 @@ def with_hidden_states(
 
 def first_of(output: Any) -> Any:
     """The hidden states that a layer returns, alone or as the first of a tuple."""
-    return output[0] if isinstance(output, tuple) else output
+    return output[0] if isinstance(output, tuple | list) else output
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 
 from alti._errors import DecompositionError
 from alti._progress import expect, step
-from alti.families import Site, Stack
+from alti.family import Site, Stack
 from alti.read.affine import Call
 from alti.read.events import Reader
 from alti.read.modules import call, device_of, evaluating, network

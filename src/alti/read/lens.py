@@ -96,7 +96,7 @@ def _seeing(model: PreTrainedModel, see: Seen) -> Iterator[None]:
         other = see(number, first_of(output))
         if other is None:
             return output
-        return (other, *output[1:]) if isinstance(output, tuple) else other
+        return (other, *output[1:]) if isinstance(output, tuple | list) else other
 
     layers = {id(layer): layer for _, layers in stacks_of(model) for layer in layers}
     with ExitStack() as registered:

@@ -27,7 +27,7 @@ from transformers import PreTrainedModel
 
 from alti._errors import DecompositionError, UnsupportedModelError
 from alti._progress import expect, step
-from alti.families import Site
+from alti.family import Site
 from alti.read.affine import Call, norm
 from alti.read.attention_hook import paused
 from alti.read.events import Reader, entering, split_values

@@ -12,7 +12,8 @@ from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from alti._errors import UnsupportedModelError
-from alti.families import FAMILIES, Family, Stack
+from alti.families import FAMILIES
+from alti.family import Family, Stack
 from alti.read.process import held_while_forking, settle
 from alti.refused import REFUSED
 

@@ -52,6 +52,9 @@ class OwnAttention(TorchFunctionMode):
             return self._softmax(function, args[0], *args[1:], **kwargs)
         if self.inside and function in PRODUCT and self._is_attention(args[0]):
             return self._product(function, *args)
+        if self.inside and function is Tensor.to and self._is_attention(args[0]):
+            self.probs = function(*args, **kwargs)  # in the dtype of the values
+            return self.probs
         return function(*args, **kwargs)
 
     def _softmax(self, function: Function, scores: Tensor, *args: Any, **kwargs: Any) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from alti._errors import DecompositionError
-from alti.families import Site
+from alti.family import Site
 from alti.read.affine import fused_for
 from alti.read.block import Block
 from alti.read.cuda_capture import afterwards

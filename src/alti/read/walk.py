@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from alti._errors import DecompositionError, UnsupportedModelError, UsageError
 from alti._progress import expect
-from alti.families import Site, Stack
+from alti.family import Site, Stack
 from alti.read.affine import Call, carried
 from alti.read.assembly import Recorded, assemble, require_calls, require_whole, total_of
 from alti.read.attention_hook import paused

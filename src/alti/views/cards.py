@@ -28,6 +28,7 @@ from alti.views.said import (
     strongest,
     unnamed,
     whole_answer,
+    with_its_token,
 )
 from alti.views.segments import passages, scale_of
 
@@ -48,7 +49,7 @@ class Card(str):
 def card(attribution: Attribution | Attributions) -> Card:
     """One result: its words or tokens, and what its prediction was mixed from at each layer."""
     if isinstance(attribution, Attributions) and attribution.source.answer is None:
-        return table(list(attribution))
+        return table([attribution])
     layers = _layers(attribution) if isinstance(attribution, Attribution) else ""
     return Card(f"<style>{STYLE}</style>{fragment(attribution, below=layers)}")
 
@@ -124,7 +125,7 @@ def _each(result: Attribution | Attributions) -> list[Attribution]:
     if isinstance(result, Attribution):
         return [as_shown(result)]
     if result.source.answer is None:
-        return list(result)
+        return list(map(with_its_token, result))
     return [whole_answer(result)]
 
 

@@ -137,10 +137,12 @@ def _table(attributions: Shown, environment: str, words: bool, one_scale: bool) 
     for group in groups:
         if rows:
             rows.append(r"\noalign{\medskip}")
-        if head := _head(group[0]):
-            cell = rf"\multicolumn{{2}}{{@{{}}p{{\linewidth}}@{{}}}}{{\raggedright {head}}}"
-            rows.append(rf"{cell}\tabularnewline[2pt]")
+        last = ""
         for attribution in group:
+            if (head := _head(attribution)) != last:
+                cell = rf"\multicolumn{{2}}{{@{{}}p{{\linewidth}}@{{}}}}{{\raggedright {head}}}"
+                rows.append(rf"{cell}\tabularnewline[2pt]")
+            last = head
             rows += (
                 _rows(attribution, words, common)
                 if is_text(attribution.source)

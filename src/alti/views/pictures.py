@@ -12,11 +12,14 @@ SHADES = " ░▒▓█"
 STRONGEST = 0.75  # of the colour over the picture
 
 STYLE = """
-.alti-image { font: 14px/1.5 system-ui, sans-serif; margin: 1em; color: #262626 }
+.alti-image { font: 14px/1.5 system-ui, sans-serif; padding: 1em; color: #262626 }
 .alti-image figure { display: inline-block; margin: 0 1em 0 0 }
 .alti-image img { image-rendering: pixelated; width: 336px; display: block }
 .alti-image figcaption { color: #666; font-size: 12px }
-@media (prefers-color-scheme: dark) { .alti-image { color: #e6e6e6; background: #1b1b1b } }
+@media (prefers-color-scheme: dark) {
+  .alti-image { color: #e6e6e6; background: #1b1b1b }
+  .alti-image figcaption { color: #a6a6a6 }
+}
 """
 
 
@@ -83,6 +86,7 @@ def page(attribution: Any) -> str:
     title = escape(caption(attribution))
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
+        "<style>:root { color-scheme: light dark } body { margin: 0 }</style>"
         f"<body>{fragment(attribution)}</body></html>"
     )
 

@@ -206,6 +206,15 @@ def label_of(attribution: Explained) -> str:
     return label if label.strip() == label else repr(label)
 
 
+def with_its_token(attribution: Attribution) -> Attribution:
+    """One of several predictions, whose label says which token it is read from: Ada → B-PER."""
+    if attribution.position is None:
+        return attribution
+    names = (attribution.tokens[attribution.position], label_of(attribution))
+    label = " → ".join(filter(None, names))
+    return replace(attribution, prediction=replace(attribution.prediction, label=label))
+
+
 def side_of(attribution: Explained) -> str:
     """What signed scores are for or against, in few words."""
     if "answer" in attribution.extra:
@@ -318,7 +327,7 @@ def _flat(shown: Shown) -> Iterator[Attribution | Attributions]:
         if isinstance(each, Attribution):
             yield as_shown(each)
         elif each.source.answer is None:
-            yield from each
+            yield from map(with_its_token, each)
         else:
             yield each
 

@@ -180,6 +180,9 @@ def _explain_all(model: Model, question: dict[str, Any], *, layers: bool) -> lis
 
 
 def _explain(model: Model, question: dict[str, Any], **arguments: Any) -> Attribution:
+    """One result; of a model that answers questions, where its answer starts and ends together."""
+    if model.head.kind == "span":
+        arguments["total"] = True
     result: Attribution = model.explain(question["text"], question["text_pair"], **arguments)
     return result
 
@@ -231,7 +234,7 @@ def _outputs(model: Model, question: dict[str, Any], target: int | None) -> dict
     head = model.head
     tokenizer = model.encoder.tokenizer
     none: dict[str, Any] = {"classes": [], "spaced": None}
-    if head.kind == "encoder":
+    if head.kind in ("encoder", "span"):
         return none
     logits = _logits(model, question)
     if kind_of(head.config, len(logits)) == "value":

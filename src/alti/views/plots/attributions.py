@@ -54,6 +54,7 @@ from alti.views.said import (
     side_of,
     token_of,
     whole_answer,
+    with_its_token,
 )
 
 BARS = 40  # the most tokens to show
@@ -227,7 +228,7 @@ def _columns_of(rows: Array, special: Array) -> NDArray[np.intp]:
 def _row_name(attribution: Attribution) -> str:
     if attribution.source.answer is not None:
         return token_of(attribution).strip(" ")
-    return label_of(attribution) or f"position {attribution.position}"
+    return label_of(with_its_token(attribution)) or f"position {attribution.position}"
 
 
 def _titles_of(attributions: Attributions, shown: int, every: int) -> tuple[str, str]:

@@ -22,7 +22,7 @@ const radios = (name) => document.querySelectorAll(`[name=${name}]`);
 export function showControls(refresh) {
   showTexts();
   showModels();
-  at("places").hidden = ["sequence", "encoder", "image"].includes(model().kind);
+  at("places").hidden = ["sequence", "encoder", "image", "span"].includes(model().kind);
   at("position").value = state.position ?? "";
   for (const name of ["unit", "since"]) {
     for (const radio of radios(name)) radio.checked = radio.value === state[name];
@@ -39,7 +39,7 @@ function showTexts() {
   at("text").value = state.text;
   at("pair").value = state.pair ?? "";
   at("paired").hidden = !paired;
-  at("add").hidden = !readsPairs();
+  at("add").hidden = !readsPairs() || model().kind === "span";
   at("add").textContent = paired ? "Remove the second text" : "Add a second text";
   at("add").setAttribute("aria-pressed", String(paired));
   at("other").value = state.other ?? "";

@@ -11,7 +11,9 @@ const EXAMPLES = {
   masked: (mask) => [`The film was ${mask}.`],
   causal: () => ["The keys to the cabinet"],
   token: () => ["Marie Curie worked in Paris."],
+  span: () => ["When was the tower finished?"],
 };
+const PASSAGE = "The tower was finished in 1889."; // that a question is answered from
 const START = {
   model: null,
   text: EXAMPLES.sequence()[1],
@@ -56,7 +58,7 @@ export const sides = () =>
 export const sideName = (panel) =>
   state.versus === null ? `the ${["first", "second"][panel]} text` : sides()[panel].model;
 export const examples = () => (EXAMPLES[model().kind] ?? EXAMPLES.sequence)(model().mask);
-export const readsPairs = () => ["sequence", "encoder"].includes(model().kind);
+export const readsPairs = () => ["sequence", "encoder", "span"].includes(model().kind);
 export const saysWords = () => ["causal", "masked"].includes(model().kind);
 export const readsClass = () => state.methods.some((spec) => method(spec).classes);
 
@@ -174,6 +176,7 @@ export function fit(keepsText) {
   if (model().kind === "seq2seq") state.ask = "answer";
   if (model().kind === "token") state.position ??= 1;
   if (!readsPairs()) state.pair = null;
+  if (model().kind === "span") state.pair ??= PASSAGE;
   if (!rivalModels().includes(state.versus)) state.versus = null;
 }
 

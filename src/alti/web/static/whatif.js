@@ -5,7 +5,7 @@ import { percent } from "/cards.js";
 import { classOf, element, legend, number, readAs, unknownMark } from "/paint.js";
 import { scatter } from "/scatter.js";
 import { ask } from "/server.js";
-import { state } from "/state.js";
+import { model, state } from "/state.js";
 import { newTicket, showNothing, watch } from "/waiting.js";
 
 const TINY = 0.0005; // smaller probabilities are shown as logarithms
@@ -31,9 +31,9 @@ let first = "word"; // what the text above is coloured by
 
 // Show the card for a text or an answer; `place` is what was clicked: [text, character].
 export function showWhatIf(given) {
-  about = given;
-  at("whatif").hidden = given === null;
-  if (given === null) return;
+  about = model().kind === "span" ? null : given; // an answer moves with what is left out
+  at("whatif").hidden = about === null;
+  if (about === null) return;
   if (!given.units.includes(unit) || given.units[0] !== first) unit = given.units[0];
   first = given.units[0];
   const now = JSON.stringify([given.question, given.method]);
