@@ -107,6 +107,24 @@ def test_only_what_the_model_did_not_know_is_marked(blank):
     blank.wait("document.querySelector('#mixing-title em').textContent === '\U0001f60d'")
 
 
+def test_the_mark_of_what_the_model_did_not_know_stays_beside_it(blank):
+    where = "(s => [s.getClientRects()[0].bottom, s.querySelector('small').getClientRects()[0]])"
+    apart = f"{where}(document.querySelector('.result .alti-unknown').parentNode)"
+    show(blank, text="It is a film that I loved 😍.")
+    for width in range(320, 440, 10):
+        blank.size(width, 900)
+        bottom, mark = blank.run(apart)
+        assert mark["top"] < bottom, width
+
+
+def test_a_text_is_whole_in_a_narrower_window(blank):
+    show(blank, text=TEXT)
+    blank.size(320, 900)
+    field = "document.querySelector('#text')"
+    blank.wait(f"{field}.scrollHeight <= {field}.clientHeight")
+    blank.size(1280, 900)
+
+
 def numbers(page, selector):
     code = f"[...document.querySelectorAll('{selector} [data-score]')].map(s => s.dataset.score)"
     return page.run(code)
