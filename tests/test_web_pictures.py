@@ -108,13 +108,14 @@ def test_only_what_the_model_did_not_know_is_marked(blank):
 
 
 def test_the_mark_of_what_the_model_did_not_know_stays_beside_it(blank):
-    where = "(s => [s.getClientRects()[0].bottom, s.querySelector('small').getClientRects()[0]])"
-    apart = f"{where}(document.querySelector('.result .alti-unknown').parentNode)"
-    show(blank, text="It is a film that I loved 😍.")
+    show(blank, text="It is a film that I loved \U0001f60d.")
+    edge = "{}.getClientRects()[0].{}"
+    mark = "document.querySelector('.result .alti-unknown')"
     for width in range(320, 440, 10):
         blank.size(width, 900)
-        bottom, mark = blank.run(apart)
-        assert mark["top"] < bottom, width
+        top = blank.run(edge.format(mark, "top"))
+        assert top < blank.run(edge.format(f"{mark}.parentNode", "bottom")), width
+    blank.size(1280, 900)
 
 
 def test_a_text_is_whole_in_a_narrower_window(blank):
