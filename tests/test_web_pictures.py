@@ -108,10 +108,10 @@ def test_only_what_the_model_did_not_know_is_marked(blank):
 
 
 def test_the_mark_of_what_the_model_did_not_know_stays_beside_it(blank):
-    show(blank, text="It is a film that I loved \U0001f60d.")
+    show(blank, text="It is a film that I really loved so much \U0001f60d.")
     edge = "{}.getClientRects()[0].{}"
     mark = "document.querySelector('.result .alti-unknown')"
-    for width in range(320, 440, 10):
+    for width in range(320, 440, 4):
         blank.size(width, 900)
         top = blank.run(edge.format(mark, "top"))
         assert top < blank.run(edge.format(f"{mark}.parentNode", "bottom")), width
