@@ -454,6 +454,7 @@ def test_waiting_shows_progress_and_can_be_cancelled(blank):
     blank.wait(f"{WAITING} && document.querySelector('#waiting-bar').value > 0", 60)
     said = text(blank, "#waiting-why")
     assert re.fullmatch(r"Computing\. Step \d+ of \d+\.", said)
+    assert not blank.run("document.querySelector('#waiting-bar').hidden")
     blank.click("#cancel")
     assert text(blank, "#waiting-why") == "Cancelled: this text is not explained."
     assert not blank.run("document.body.hasAttribute('aria-busy')")
