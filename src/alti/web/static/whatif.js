@@ -101,7 +101,7 @@ function changeOf(before, after) {
     const fall = 100 * (before - after);
     const small = Math.abs(fall) < 0.1;
     const size = Math.abs(fall).toFixed(small ? 3 : 1);
-    const shown = (p) => (small ? `${(100 * p).toFixed(3)} %` : percent(p)); // they differ
+    const shown = (p) => (small ? `${(100 * p).toFixed(3)} %` : percent(p)); // not alike
     const text = `${shown(before)} → ${shown(after)}`;
     return { text, change: fallOf(fall, size, "points") };
   }
