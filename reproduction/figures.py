@@ -193,7 +193,7 @@ def _largest_share(attribution: alti.Attribution) -> float:
 
 
 def saliency() -> None:
-    """Tables 1, 5 and 6, as the paper sets them; needs pdflatex with lmodern, and pdftocairo."""
+    """Tables 1, 5 and 6, as the paper sets them; needs pdflatex and pdftocairo."""
     if not (shutil.which("pdflatex") and shutil.which("pdftocairo")):
         print("saliency maps left out: pdflatex and pdftocairo are not installed")
         return
@@ -214,8 +214,9 @@ def _first_page(document: str) -> str:
     cropped = r"\documentclass[border=8pt,varwidth=17cm]{standalone}"
     document = document.replace(r"\documentclass{article}", cropped)
     document = document.replace(r"\usepackage[margin=2.5cm]{geometry}" + "\n", "")
-    white = r"\begin{document}\pagecolor{white}"  # also on a dark page
-    document = document.replace(r"\begin{document}", white)
+    white = r"\pagecolor{white}"  # also on a dark page
+    start = rf"\usepackage{{mathptmx,courier}}\begin{{document}}{white}"  # outlines, no bitmaps
+    document = document.replace(r"\begin{document}", start)
     document = document.replace("longtable}", "tabular}").replace(r"\usepackage{tabular}", "")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "maps.tex").write_text(document, encoding="utf-8")

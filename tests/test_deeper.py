@@ -180,7 +180,7 @@ def test_heads_of_a_long_text_say_their_size_and_are_the_same(speaker, monkeypat
     torch.testing.assert_close(one.contributions, plain.contributions[:, [3]], rtol=0, atol=1e-6)
 
 
-def test_views_of_heads(classifier):
+def test_views_of_heads(classifier, monkeypatch):
     maps = classifier.heads(TEXT, layer=1)
     text = maps.render(position=1)
     assert text.startswith(f"layer 2 · {tiny.HEADS} heads · contributions from 0 (·) to ")
@@ -189,6 +189,12 @@ def test_views_of_heads(classifier):
     assert text.count("\n  head") >= 2
     assert "no head" in text
     assert "attends to" in maps.render(attention=True)
+    for width, tokens in ((60, 1), (80, 2), (100, 3)):
+        monkeypatch.setenv("COLUMNS", str(width))
+        lines = [line for line in maps.render(position=1).splitlines() if " of it  " in line]
+        assert len(lines) == tiny.HEADS + 1
+        assert all(len(line) <= width for line in lines)
+        assert len(re.findall(r"\d\.\d{3}", lines[0])) == 1 + tokens
     titles = [ax.get_title(loc="left") for ax in maps.plot().axes]
     assert titles[0].startswith("head 1 · ")
     with pytest.raises(UsageError, match="position = 77 has no row here"):

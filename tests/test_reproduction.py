@@ -137,6 +137,15 @@ def test_every_picture_of_the_page_is_there():
     assert all((report.OUT.parent / picture).is_file() for picture in pictures)
 
 
+def test_letters_of_saliency_maps_are_outlines():
+    figures = sorted(Path(report.OUT.parent, "figures").glob("saliency-*.svg"))
+    assert figures
+    for figure in figures:
+        drawn = figure.read_text()
+        assert "<symbol" in drawn  # letters
+        assert "<rect" not in drawn, f"{figure.name}: dots of a bitmap"
+
+
 def test_a_card_says_what_was_really_trained(build):
     train = importlib.import_module("reproduction.train")
     assert train.origin("bert-tiny") == settings.BACKBONES["bert-tiny"].checkpoint

@@ -26,6 +26,7 @@ from alti.views.colours import (
     contrast,
     paint,
     paint_256,
+    rgb,
 )
 from alti.views.lines import legend
 from alti.views.segments import passages
@@ -676,6 +677,9 @@ def test_scores_against_have_shades_of_their_own():
         4, 1, 0, 0, 5, 8,
     ]  # fmt: skip
     assert latex.Shades.of([0.2, 0.4]).shade(0.2) == 0  # unsigned: the paper's range
+    hues = [rgb(f"#{colour}") for colour in latex.SHADES[1:]]
+    assert all(blue > red for red, _, blue in hues[:4])
+    assert all(red > blue for red, _, blue in hues[4:])  # against is orange
     for number, colour in enumerate(latex.SHADES):
         ink = "#ffffff" if r"{white}" in latex._box("x", number) else "#000000"
         assert contrast(f"#{colour}", ink) >= 4.5

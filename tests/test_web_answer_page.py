@@ -213,6 +213,8 @@ def test_one_answer_rather_than_another(blank, model):
     blank.wait(
         f"{DONE} && document.querySelector('#answer .faint').textContent.includes('rather than')"
     )
+    title = "What 'It is better' rather than 'The plot' rests on"
+    assert text(blank, "#answer-title") == title
     found = model.explain(CHAT, answer="It is better", against="The plot", method="absence").words()
     assert [score for _, score in shown(blank)] == pytest.approx(found.scores.tolist(), abs=6e-4)
 
@@ -397,6 +399,25 @@ def test_boxes_do_not_overlap(blank):
     assert (height - 12) % 27 == 0  # whole lines
 
 
+def test_the_marks_of_tokens_put_no_gaps_into_words(blank):
+    answering(blank, form="text", text="The plot is", answer="a cleverest film")
+    widths = f"{TOKENS}.map(t => t.getBoundingClientRect()).map(box => [box.left, box.right])"
+    boxes = blank.run(widths)
+    assert len(boxes) > 3  # words have several tokens
+    assert all(left == pytest.approx(right, abs=0.01) for (_, right), (left, _) in pairwise(boxes))
+    line = "(p => { p.textContent = p.textContent; const r = document.createRange();"
+    line += " r.selectNodeContents(p); return r.getBoundingClientRect().width })"
+    plain = blank.run(f"{line}(document.querySelector('.written'))")
+    assert boxes[-1][1] - boxes[0][0] == pytest.approx(plain, abs=0.6)  # but for kerning
+
+
+def test_what_has_no_colour_says_why(blank):
+    asked = {"form": "documents", "documents": DOCUMENTS, "question": "Is it funny?"}
+    answering(blank, **asked, answer="It is better", by="sentence")
+    titles = blank.run("[...document.querySelectorAll('.unscored')].map(piece => piece.title)")
+    assert set(titles) == {"This is in no sentence: it has no colour."}
+
+
 def test_high_contrast(blank):
     answering(blank, form="chat", messages=CHAT, answer="It is better")
     blank.click("[data-token='1']")
@@ -499,6 +520,11 @@ def test_an_encoder_decoder_shows_which_word_comes_from_which(blank, tmp_path):
     words = "[...document.querySelectorAll('.aligned ol{} button')].map(b => b.textContent)"
     assert blank.run(words.format(":first-child")) == list(wanted.source)
     assert blank.run(words.format(":last-child")) == list(wanted.target)
+    wide = "[...document.querySelectorAll('{} path')].map(p => +p.getAttribute('stroke-width'))"
+    lines, samples = (blank.run(wide.format(where)) for where in (".aligned", ".samples"))
+    assert max(lines) == max(samples)  # the best link of a target word
+    assert min(samples) <= min(lines)
+    assert text(blank, ".samples") == "0.250.51: the target word's best link"
     blank.run("document.querySelector('.aligned ol:last-child li:nth-child(2) button').focus()")
     lit = "[...document.querySelectorAll('.aligned path.on')].map(p => p.dataset.j)"
     assert set(blank.run(lit)) == {"1"}  # what has the focus shows where it comes from

@@ -107,6 +107,25 @@ def test_only_what_the_model_did_not_know_is_marked(blank):
     blank.wait("document.querySelector('#mixing-title em').textContent === '\U0001f60d'")
 
 
+def test_the_mark_of_what_the_model_did_not_know_stays_beside_it(blank):
+    show(blank, text="It is a film that I really loved so much \U0001f60d.")
+    edge = "{}.getClientRects()[0].{}"
+    mark = "document.querySelector('.result .alti-unknown')"
+    for width in range(320, 440, 4):
+        blank.size(width, 900)
+        top = blank.run(edge.format(mark, "top"))
+        assert top < blank.run(edge.format(f"{mark}.parentNode", "bottom")), width
+    blank.size(1280, 900)
+
+
+def test_a_text_is_whole_in_a_narrower_window(blank):
+    show(blank, text=TEXT)
+    blank.size(320, 900)
+    field = "document.querySelector('#text')"
+    blank.wait(f"{field}.scrollHeight <= {field}.clientHeight")
+    blank.size(1280, 900)
+
+
 def numbers(page, selector):
     code = f"[...document.querySelectorAll('{selector} [data-score]')].map(s => s.dataset.score)"
     return page.run(code)
@@ -435,6 +454,7 @@ def test_waiting_shows_progress_and_can_be_cancelled(blank):
     blank.wait(f"{WAITING} && document.querySelector('#waiting-bar').value > 0", 60)
     said = text(blank, "#waiting-why")
     assert re.fullmatch(r"Computing\. Step \d+ of \d+\.", said)
+    assert not blank.run("document.querySelector('#waiting-bar').hidden")
     blank.click("#cancel")
     assert text(blank, "#waiting-why") == "Cancelled: this text is not explained."
     assert not blank.run("document.body.hasAttribute('aria-busy')")

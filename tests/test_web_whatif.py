@@ -118,7 +118,7 @@ def test_click_a_word_and_leave_it_out(page, model):
     page.wait(f"{TRIES} === 1")
     found = alti.what_if(model, TEXT, only=(0, TEXT.index("mess")))
     line = text(page, "#tries li")
-    assert f"→ {100 * float(found.after[0]):.1f} %" in line
+    assert f"{100 * float(found.before):.3f} % → {100 * float(found.after[0]):.3f} %" in line
     fall, predicted = 100 * float(found.before - found.after[0]), float(found.predicted.scores[0])
     assert min(fall, predicted) > 0  # one direction, in the same words
     assert f"a fall of {fall:.3f} points" in line

@@ -11,6 +11,7 @@ SHADES = "·░▒▓█"
 LARGEST = 40  # tokens of a text whose maps are drawn
 MOST = 3  # tokens that a head is said to bring
 NAME = 16  # columns of a token
+NUMBERS = 22  # columns before the first token
 
 
 def render(
@@ -68,8 +69,9 @@ def _row(maps: HeadMaps, values: Tensor, row: int, style: Style, attention: bool
     what = "attends to" if attention else "brings"
     lines = [f"  {style.set(f'what each head {what}, for {token!r} ({maps.rows[row]})', DIM)}"]
     shares = maps.contributions[:, row].sum(-1).tolist()
+    fitting = max(1, (style.width - NUMBERS) // (NAME + 8))  # a number and spaces behind a token
     for head, share in enumerate(shares):
-        best = values[head, row].topk(min(MOST, values.shape[2]))
+        best = values[head, row].topk(min(MOST, fitting, values.shape[2]))
         pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
         names = [(plain(maps.source.tokens[maps.columns[i]]), value) for i, value in pairs]
         found = "  ".join(

@@ -1,10 +1,11 @@
 // Source and target side by side, with lines between words that come from each other.
 
-import { element } from "/paint.js";
+import { drawn, element } from "/paint.js";
 
-const SVG = "http://www.w3.org/2000/svg";
 const ROW = 30; // pixels of a word
 const WIDE = 120; // pixels between the columns
+const SAMPLES = [0.25, 0.5, 1]; // shares in the legend
+const widthOf = (share) => (0.8 + 3.2 * share).toFixed(2); // pixels of a line
 
 // `choose(part)` is called with the tokens of a target word that is clicked: [first, end].
 export function alignment({ source, target, links, shares, from_source, parts, method }, choose) {
@@ -38,7 +39,15 @@ export function alignment({ source, target, links, shares, from_source, parts, m
     element("h3", { text: "Which word comes from which" }),
     element("p", { class: "faint", text: note }),
     element("div", { class: "aligned" }, left, svg, right),
+    element("p", { class: "faint samples" }, ...SAMPLES.map(sample)),
   );
+}
+
+// How wide a line is for which share.
+function sample(share) {
+  const svg = drawn("svg", { width: 22, height: 6, "aria-hidden": "true" });
+  drawn("path", { d: "M0 3h22", "stroke-width": widthOf(share) }, svg);
+  return element("span", {}, svg, share === 1 ? "1: the target word's best link" : `${share}`);
 }
 
 function column(name, words, make) {
@@ -52,24 +61,14 @@ function wordNode(word, label, light, onclick = light) {
 }
 
 function picture(lines, rows) {
-  const svg = document.createElementNS(SVG, "svg");
   const [width, height] = [WIDE, rows * ROW];
-  for (const [key, value] of Object.entries({
-    width,
-    height,
-    viewBox: `0 0 ${width} ${height}`,
-    "aria-hidden": "true",
-  })) {
-    svg.setAttribute(key, value);
-  }
+  const viewBox = `0 0 ${width} ${height}`;
+  const svg = drawn("svg", { width, height, viewBox, "aria-hidden": "true" });
   for (const { i, j, share } of lines) {
     const [from, to] = [(i + 0.5) * ROW, (j + 0.5) * ROW];
-    const path = document.createElementNS(SVG, "path");
     const bend = WIDE / 2;
-    path.setAttribute("d", `M0 ${from} C ${bend} ${from} ${bend} ${to} ${WIDE} ${to}`);
-    path.setAttribute("stroke-width", (0.8 + 3.2 * share).toFixed(2));
-    Object.assign(path.dataset, { i, j });
-    svg.append(path);
+    const d = `M0 ${from} C ${bend} ${from} ${bend} ${to} ${WIDE} ${to}`;
+    drawn("path", { d, "stroke-width": widthOf(share), "data-i": i, "data-j": j }, svg);
   }
   return svg;
 }

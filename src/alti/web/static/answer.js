@@ -62,9 +62,6 @@ export function wireAnswer(callbacks) {
     else at("answer-rival").focus();
   });
   addEventListener("hashchange", () => (shownModel = null));
-  addEventListener("resize", () => {
-    for (const field of at("writing").querySelectorAll("textarea")) grow(field);
-  });
 }
 
 function wireFields() {

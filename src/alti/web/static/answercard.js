@@ -16,10 +16,8 @@ export function chanceOf({ probability, log_prob, log_prob_against }) {
 }
 
 export function titleOf(view, whole) {
-  const what = element("em", {
-    dir: "auto",
-    text: whole ? "the answer" : `“${view.label || "␣"}”`,
-  });
+  const answer = view.log_prob_against === null ? "the answer" : view.label; // names the rival too
+  const what = element("em", { dir: "auto", text: whole ? answer : `“${view.label || "␣"}”` });
   const title = element("h2", { id: "answer-title" }, "What ", what, " rests on");
   const by = `${chanceOf(view)} · as ${view.method} sees it in ${view.model}`;
   return element("header", {}, title, element("p", { class: "faint", text: by }));

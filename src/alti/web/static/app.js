@@ -269,6 +269,7 @@ function wireViews() {
 
 function wireWindow() {
   addEventListener("resize", () => {
+    for (const field of document.querySelectorAll("textarea")) grow(field);
     clearTimeout(wireWindow.timer);
     wireWindow.timer = setTimeout(() => isAnswering() || show(), PAUSE);
     for (const panel of document.querySelectorAll(".menu[open] .panel")) keepInside(panel);

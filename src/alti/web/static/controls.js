@@ -66,6 +66,7 @@ function showModels() {
 }
 
 export function grow(field) {
+  if (!field.offsetParent) return; // it grows when it is shown
   field.style.height = "auto";
   field.style.height = `${Math.min(field.scrollHeight + 2, TALLEST)}px`;
 }

@@ -90,8 +90,9 @@ function boxes(canvas, extent, node, style) {
 function gauge(canvas, box, node, style, colours) {
   const { left, width, bottom } = box;
   const sure = Number(node.style.getPropertyValue("--sure"));
+  const long = Math.max(0, width - 2); // lines of neighbours do not touch
   const line = (share, fill) =>
-    made("rect", { x: left, y: bottom - 3, width: share * width, height: 3, fill });
+    made("rect", { x: left + 1, y: bottom - 3, width: share * long, height: 3, fill });
   if (!isClear(style.backgroundColor)) {
     canvas.parts.push(made("rect", { ...shape(box, style), fill: style.backgroundColor }));
   }

@@ -1,5 +1,6 @@
 // The text in pieces, in the colours of html.css. User input only goes through textContent.
 
+const SVG = "http://www.w3.org/2000/svg";
 const STEPS = 20;
 
 export function element(name, about = {}, ...children) {
@@ -11,6 +12,15 @@ export function element(name, about = {}, ...children) {
     else node.setAttribute(key, value === true ? "" : value);
   }
   node.append(...children);
+  return node;
+}
+
+// A part of an SVG.
+export function drawn(name, about, parent, text) {
+  const node = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(about)) node.setAttribute(key, value);
+  if (text !== undefined) node.textContent = text;
+  parent?.append(node);
   return node;
 }
 

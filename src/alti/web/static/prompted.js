@@ -109,7 +109,7 @@ function pieceNode(i) {
   const piece = view.pieces[i];
   if (piece.score === undefined) {
     return piece.text.trim()
-      ? element("span", { class: "unscored", text: piece.text })
+      ? element("span", { class: "unscored", title: unscored(view), text: piece.text })
       : piece.text;
   }
   const node = element("span", {
@@ -125,6 +125,8 @@ function pieceNode(i) {
   made.set(i, node);
   return node;
 }
+
+const unscored = ({ by }) => `This is in no ${by}: it has no colour.`;
 
 // What is said of a piece: to a screen reader, and beside the pointer.
 function named(node, i) {

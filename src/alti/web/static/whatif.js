@@ -99,8 +99,10 @@ const fallOf = (fall, size, unit) =>
 function changeOf(before, after) {
   if (before >= TINY) {
     const fall = 100 * (before - after);
-    const size = Math.abs(fall).toFixed(Math.abs(fall) < 0.1 ? 3 : 1);
-    const text = `${percent(before)} → ${percent(after)}`;
+    const small = Math.abs(fall) < 0.1;
+    const size = Math.abs(fall).toFixed(small ? 3 : 1);
+    const shown = (p) => (small ? `${(100 * p).toFixed(3)} %` : percent(p)); // not alike
+    const text = `${shown(before)} → ${shown(after)}`;
     return { text, change: fallOf(fall, size, "points") };
   }
   const fall = after > 0 ? Math.log(before / after) : Infinity;
