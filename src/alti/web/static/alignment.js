@@ -1,8 +1,7 @@
 // Source and target side by side, with lines between words that come from each other.
 
-import { element } from "/paint.js";
+import { drawn, element } from "/paint.js";
 
-const SVG = "http://www.w3.org/2000/svg";
 const ROW = 30; // pixels of a word
 const WIDE = 120; // pixels between the columns
 
@@ -52,24 +51,15 @@ function wordNode(word, label, light, onclick = light) {
 }
 
 function picture(lines, rows) {
-  const svg = document.createElementNS(SVG, "svg");
   const [width, height] = [WIDE, rows * ROW];
-  for (const [key, value] of Object.entries({
-    width,
-    height,
-    viewBox: `0 0 ${width} ${height}`,
-    "aria-hidden": "true",
-  })) {
-    svg.setAttribute(key, value);
-  }
+  const viewBox = `0 0 ${width} ${height}`;
+  const svg = drawn("svg", { width, height, viewBox, "aria-hidden": "true" });
   for (const { i, j, share } of lines) {
     const [from, to] = [(i + 0.5) * ROW, (j + 0.5) * ROW];
-    const path = document.createElementNS(SVG, "path");
     const bend = WIDE / 2;
-    path.setAttribute("d", `M0 ${from} C ${bend} ${from} ${bend} ${to} ${WIDE} ${to}`);
-    path.setAttribute("stroke-width", (0.8 + 3.2 * share).toFixed(2));
-    Object.assign(path.dataset, { i, j });
-    svg.append(path);
+    const d = `M0 ${from} C ${bend} ${from} ${bend} ${to} ${WIDE} ${to}`;
+    const wide = (0.8 + 3.2 * share).toFixed(2);
+    drawn("path", { d, "stroke-width": wide, "data-i": i, "data-j": j }, svg);
   }
   return svg;
 }

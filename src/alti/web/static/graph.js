@@ -2,8 +2,8 @@
 // tokens is blue.
 
 import { fitting, leans, letters, short, startOf, through } from "/mixing.js";
+import { drawn } from "/paint.js";
 
-const SVG = "http://www.w3.org/2000/svg";
 const EDGES = 6000; // the most lines to draw
 const FEW = 2500; // more lines than this are drawn fainter
 const STRONG = 0.01; // the share of the picked tokens from which a line is blue, or less:
@@ -13,14 +13,6 @@ const HIGHEST = 8; // that is chosen without being asked
 const LEAST = 12; // lines that a threshold leaves
 const LEGEND = 330; // pixels for the legend
 const NAMES = 64; // pixels for the names of the layers
-
-function drawn(name, about, parent, text) {
-  const node = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(about)) node.setAttribute(key, value);
-  if (text !== undefined) node.textContent = text;
-  parent?.append(node);
-  return node;
-}
 
 // Two pictures: the names of the layers, which stay in place, and the rest, which scrolls sideways.
 export function graph(view, places, { threshold, last, room, pick }) {

@@ -1,14 +1,13 @@
 // An image: which of its patches the prediction rests on.
 
 import { percent } from "/cards.js";
-import { element, legend, number } from "/paint.js";
-import { ask } from "/server.js";
+import { drawn, element, legend, number } from "/paint.js";
+import { ask, encoded } from "/server.js";
 import { held, link, method, model, readsClass, state } from "/state.js";
 import { newTicket, watch } from "/waiting.js";
 
 const SHOWN = 5; // classes
 const NAMED = 3; // patches
-const SVG = "http://www.w3.org/2000/svg";
 const at = (id) => document.getElementById(id);
 let image = null; // in base64
 
@@ -37,16 +36,6 @@ export function showImageControls() {
   document.body.classList.toggle("picturing", on);
   at("picturing").hidden = !on;
   if (!on) at("pictured").hidden = true;
-}
-
-async function encoded(file) {
-  const address = await new Promise((done, fail) => {
-    const reader = new FileReader();
-    reader.onload = () => done(reader.result);
-    reader.onerror = () => fail(reader.error);
-    reader.readAsDataURL(file);
-  });
-  return address.slice(address.indexOf(",") + 1);
 }
 
 export async function showPicture(signal) {
@@ -119,23 +108,15 @@ function figure(view, row) {
 function overlay({ faded, size, colours, strongest: most }, scores, scale, about) {
   const [width, height] = size;
   const [across, down] = [width / scores[0].length, height / scores.length];
-  const svg = shape("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": about });
-  svg.append(shape("image", { href: faded, width, height, "image-rendering": "pixelated" }));
+  const svg = drawn("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": about });
+  drawn("image", { href: faded, width, height, "image-rendering": "pixelated" }, svg);
   scores.forEach((row, y) =>
     row.forEach((score, x) => {
       const patch = { x: x * across, y: y * down, width: across, height: down };
       const share = scale.largest ? Math.abs(score) / scale.largest : 0;
-      const rect = shape("rect", {
-        ...patch,
-        fill: colours[score < 0 ? 1 : 0],
-        "fill-opacity": most * share,
-      });
-      rect.append(
-        Object.assign(shape("title", {}), {
-          textContent: `${place(y, x)}: ${number(score, scale)}`,
-        }),
-      );
-      svg.append(rect);
+      const fill = colours[score < 0 ? 1 : 0];
+      const rect = drawn("rect", { ...patch, fill, "fill-opacity": most * share }, svg);
+      drawn("title", {}, rect, `${place(y, x)}: ${number(score, scale)}`);
     }),
   );
   return svg;
@@ -146,10 +127,4 @@ const place = (row, column) => `row ${row + 1}, column ${column + 1}`;
 function strongest(scores) {
   const all = scores.flatMap((row, y) => row.map((score, x) => ({ name: place(y, x), score })));
   return all.sort((a, b) => b.score - a.score).slice(0, NAMED);
-}
-
-function shape(name, about) {
-  const node = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(about)) node.setAttribute(key, value);
-  return node;
 }

@@ -14,9 +14,18 @@ export function element(name, about = {}, ...children) {
   return node;
 }
 
+// An element of a drawing, SVG.
+export function drawn(name, about, parent, text) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(about)) node.setAttribute(key, value);
+  if (text !== undefined) node.textContent = text;
+  parent?.append(node);
+  return node;
+}
+
 const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
 
-export function scoreOf(piece, scores) {
+function scoreOf(piece, scores) {
   return sum(piece.places.map((place) => scores[place]));
 }
 

@@ -1,6 +1,7 @@
 // A small scatter plot: a dot for each word, with the names of the strongest.
 
-const SVG = "http://www.w3.org/2000/svg";
+import { drawn } from "/paint.js";
+
 const [WIDTH, HEIGHT] = [340, 260];
 const EDGE = { left: 58, right: 14, top: 12, bottom: 40 };
 const NAMED = 6; // dots with a name beside them
@@ -8,14 +9,6 @@ const LONGEST = 16; // letters of a name
 const LETTER = 7; // pixels of one
 const LINE = 13; // its height
 const RADIUS = 4; // of a dot
-
-function drawn(name, about, parent, text) {
-  const node = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(about)) node.setAttribute(key, value);
-  if (text !== undefined) node.textContent = text;
-  parent?.append(node);
-  return node;
-}
 
 // Numbers from the smallest to the largest, and 0, onto pixels.
 function scaleOf(values, from, to) {
