@@ -154,6 +154,8 @@ def test_click_a_token_drag_over_several_take_all(blank, model):
     one = model.explain(**asked, part=(2, 3))
     same(blank, one.words())
     assert text(blank, "#answer-title") == f"What “{one.label.strip()}” rests on"
+    together = "all its tokens together: "  # each may be likely, and all of them not
+    assert together not in text(blank, "#answer header")
     blank.run("document.querySelector('.written').scrollIntoView({block: 'center'})")
     for kind, number in (
         ("mousePressed", 1),
@@ -171,6 +173,7 @@ def test_click_a_token_drag_over_several_take_all(blank, model):
         f"document.querySelector('#answer-title').textContent.includes({json.dumps(some.label.strip())})"
     )
     same(blank, some.words())
+    assert together in text(blank, "#answer header")
     blank.click("#whole")
     blank.wait(f"{DONE} && !document.querySelector('#whole')")
     same(blank, model.explain(**asked, total=True).words())
