@@ -238,7 +238,8 @@ def test_causal_language_model(family):
         assert wanted.probability == pytest.approx(float(probabilities[token[0]]))
     with pytest.raises(
         alti.UsageError,
-        match=r"target = 'clumsiness' is \d+ tokens of this model \(.*: give a single one",
+        match=r"target = 'clumsiness' is \d+ tokens of this model \(.*: give a single one, "
+        r"or explain several as an answer \(answer=\)$",
     ):
         model.explain(text, target="clumsiness")
     with pytest.raises(alti.UsageError, match="target = 1000000 is not in the vocabulary"):

@@ -23,7 +23,7 @@ import torch
 import alti
 from alti import cli
 from alti.views import html, latex
-from alti.web import connections, serve, serving
+from alti.web import connections, desk, serve, serving
 from alti.web.app import STATIC
 from alti.web.settings import Limits, Refused, Settings
 from alti.web.worker import Worker
@@ -641,6 +641,21 @@ def test_what_cannot_be_served_is_one_sentence(monkeypatch, capsys, tmp_path):
     monkeypatch.delattr("alti.web.serving")
     with pytest.raises(alti.LoadError, match=r"pip install 'alti\[web\]'"):
         serve(Settings())
+
+
+@pytest.mark.parametrize(
+    ("kind", "hears", "reads"),
+    [
+        ("seq2seq", True, "sounds"),
+        ("choice", False, "several choices"),
+        ("span", False, "a question and a text"),
+    ],
+)
+def test_a_model_that_the_page_has_no_fields_for_is_not_served(monkeypatch, kind, hears, reads):
+    head = SimpleNamespace(kind=kind, hears=hears)
+    monkeypatch.setattr(desk, "load", lambda name, **_: SimpleNamespace(name=name, head=head))
+    with pytest.raises(alti.UsageError, match=f"^mine reads {reads}, which the page has no fields"):
+        desk.Desk(Settings(("mine",)))
 
 
 def test_serve_until_ctrl_c(tmp_path):

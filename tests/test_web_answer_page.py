@@ -154,6 +154,8 @@ def test_click_a_token_drag_over_several_take_all(blank, model):
     one = model.explain(**asked, part=(2, 3))
     same(blank, one.words())
     assert text(blank, "#answer-title") == f"What “{one.label.strip()}” rests on"
+    together = "all its tokens together: "  # each may be likely, and all of them not
+    assert together not in text(blank, "#answer header")
     blank.run("document.querySelector('.written').scrollIntoView({block: 'center'})")
     for kind, number in (
         ("mousePressed", 1),
@@ -171,9 +173,18 @@ def test_click_a_token_drag_over_several_take_all(blank, model):
         f"document.querySelector('#answer-title').textContent.includes({json.dumps(some.label.strip())})"
     )
     same(blank, some.words())
+    assert together in text(blank, "#answer header")
     blank.click("#whole")
     blank.wait(f"{DONE} && !document.querySelector('#whole')")
     same(blank, model.explain(**asked, total=True).words())
+
+
+def test_a_screen_reader_clicks_a_token_without_a_pointer(blank):
+    answering(blank, form="chat", messages=CHAT, answer="It is better")
+    blank.run("document.querySelector('[data-token=\"1\"]').click()")
+    blank.wait(f"{DONE} && !!document.querySelector('#whole')")
+    chosen = f"{TOKENS}.map(token => token.ariaSelected).indexOf('true')"
+    assert blank.run(chosen) == 1
 
 
 def test_keyboard_only(blank, model):
@@ -469,7 +480,9 @@ def test_any_token_is_a_target_and_a_rival(blank, model):
     blank.wait("!document.querySelector('#error').hidden")
     sentence = text(blank, "#error")
     assert re.fullmatch(
-        r"Word ' film' is \d tokens of this model \(' .*\): give a single one.", sentence
+        r"Word ' film' is \d tokens of this model \(' .*\): give a single one, or explain several "
+        r"as an answer.",
+        sentence,
     )
     assert text(blank, ".alti-says strong") is not None  # what was explained before stays
     assert blank.run("document.body.classList.contains('stale')") is True

@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import re
 from urllib.parse import quote
 from xml.etree import ElementTree
 
@@ -81,6 +82,36 @@ def test_a_set_is_predicted_row_by_row_and_errors_come_first(opened):
     assert float(wrong[0][3][:-2]) >= float(wrong[1][3][:-2])  # the surest error first
     assert "4 of 4 rows, 4 predicted by minilm-l6-sst2, 2 wrong" in opened.run(
         "document.querySelector('#set-by').textContent"
+    )
+
+
+def test_a_row_that_cannot_be_predicted_holds_up_no_other(blank):
+    show(blank, text="A film.", methods="alti")
+    give(blank, "text,label\n" + "long " * 600 + ",negative\n" + CSV.partition("\n")[2])
+    blank.click("#set-predict")
+    blank.wait(f"{IDLE} && document.querySelectorAll('#set-rows .right').length === 2")
+    assert re.fullmatch(
+        r"Not predicted: 1 of 5 rows\. Row 1: The text has \d+ tokens, .*", sentence(blank)
+    )
+    blank.problems.clear()  # the server said so
+    failed = "document.querySelector('#set-rows [data-row=\"0\"]').cells[4]"
+    assert blank.run(f"{failed}.textContent") == "not predicted"
+    assert "tokens" in blank.run(f"{failed}.title")
+
+
+def test_labels_that_the_model_has_not_are_no_errors(blank):
+    show(blank, text="A film.", methods="alti")
+    give(blank, "text,label\nA tedious mess.,bad\nSuperb acting.,1\nA dull film.,Positive\n")
+    blank.click("#set-predict")
+    blank.wait(f"{IDLE} && document.querySelectorAll('#set-rows .right').length === 1")
+    verdicts = blank.run(
+        f"{LINES}.map(row => [row.cells[1].textContent, row.cells[4].textContent])"
+    )
+    assert verdicts == [["Positive", "wrong"], ["bad", ""], ["1", "right"]]
+    said = blank.run("document.querySelector('#set-by').textContent")
+    assert (
+        "minilm-l6-sst2 has the classes negative, positive: rows with other labels, such as bad"
+        in said
     )
 
 

@@ -87,6 +87,27 @@ def test_one_word_is_measured_alone(model):
     assert float(one.predicted.scores[0]) == float(every.predicted.scores[number])
 
 
+def test_a_word_is_left_out_with_the_tokens_that_it_has_among_all(writer):
+    every = alti.what_if(writer, CHAT, answer="It is")
+    for number, group in enumerate(every.measured.source.groups):
+        one = alti.what_if(writer, CHAT, answer="It is", only=(0, group.span[0]))
+        assert one.measured.tokens == (every.measured.tokens[number],)
+        # its spaces may be tokens of their own
+        assert float(one.after[0]) == pytest.approx(float(every.after[number]), rel=1e-4)
+
+
+def test_a_word_of_a_question_about_documents_is_left_out_alone(writer):
+    asked = {"documents": DOCUMENTS, "answer": "It is"}
+    text = writer.explain("Is it funny?", **asked).source.texts[0]
+    one = alti.what_if(writer, "Is it funny?", only=(0, text.rindex("funny")), **asked)
+    assert one.predicted.tokens == one.measured.tokens == ("funny",)
+
+
+def test_a_word_of_the_answer_cannot_be_left_out(writer):
+    with pytest.raises(alti.UsageError, match="this word is a part of the answer"):
+        alti.what_if(writer, CHAT, answer="It is", only=(1, 0))
+
+
 def test_a_word_of_the_second_text(model):
     pair = "I slept well."
     every = alti.what_if(model, TEXT, pair)

@@ -11,12 +11,10 @@ from torch import Tensor
 from alti._errors import UsageError
 from alti.model.attribution import Attribution
 from alti.model.model import Model
-from alti.model.source import By, Group, Source
+from alti.model.source import By, Group, One, Place, Source
 
 MEASURED = "leave_one_out"
 ADDED = ("word", "token")  # groups whose score is the sum of their tokens', as views show it
-
-Place = tuple[int, int]  # the text (0, or 1 for the second), and a character of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +72,8 @@ def what_if(
     said = _said(target=target, position=position, **asked)
     own = dict(options or {})
     predicted = _predicted(model, (text, text_pair), method, groups, {**said, **own})
-    if only is None:
-        measured = model.explain(text, text_pair, method=MEASURED, groups=groups, **said)
-    else:
-        number = group_at(predicted.source, only)
-        predicted = _only(predicted, [number])
-        measured = _one(model, (text, text_pair), predicted, groups, said)
+    left_out: Any = groups if only is None else One(groups, only)
+    measured = model.explain(text, text_pair, method=MEASURED, groups=left_out, **said)
     predicted = _matched(predicted, measured.source)
     return WhatIf(predicted, measured, _chance(measured))
 
@@ -104,7 +98,7 @@ def instead(
     said = _said(target=target, position=position, **asked)
     one = model.explain(text, text_pair, method="random", layers=False, **said)
     source, _ = one.source.grouped(groups)
-    group = source.groups[group_at(source, at)]
+    group = source.groups[source.group_at(at)]
     changed = _changed(one.source, group, new, text, text_pair, said)
     if one.target is not None:
         said["target"] = one.target
@@ -129,31 +123,6 @@ def _predicted(
         return found.grouped(groups)
     grouped: Attribution = model.explain(*texts, method=method, groups=groups, **said)
     return grouped
-
-
-def _one(
-    model: Model, texts: tuple[Any, str | None], one: Attribution, groups: By, said: dict[str, Any]
-) -> Attribution:
-    """What is measured of one group alone; one of a second text among all, as spans are of one."""
-    (group,) = one.source.groups
-    if group.segment == 0:
-        measured: Attribution = model.explain(*texts, method=MEASURED, groups=[group.span], **said)
-        return measured
-    every: Attribution = model.explain(*texts, method=MEASURED, groups=groups, **said)
-    spans = [(each.segment, each.span) for each in every.source.groups]
-    return _only(every, [spans.index((group.segment, group.span))])
-
-
-def group_at(source: Source, place: Place) -> int:
-    """The number of the group that a character belongs to."""
-    segment, at = place
-    for number, group in enumerate(source.groups):
-        start, end = group.span
-        if group.segment == segment and start <= at < end:
-            return number
-    raise UsageError(
-        f"character {at} of text {segment} is in no {source.by}: name one that is in a {source.by}"
-    )
 
 
 def _only(found: Attribution, numbers: list[int]) -> Attribution:

@@ -162,7 +162,8 @@ class Head:
                 "leave it out"
             )
         if self.kind in VOCABULARIES:
-            return _token_index(tokenizer, self.config.vocab_size, target, name)
+            writes = self.kind == "causal"
+            return _token_index(tokenizer, self.config.vocab_size, target, name, writes=writes)
         labels = {int(index): str(label) for index, label in self.config.id2label.items()}
         number = _integer(target)
         if isinstance(target, str):
@@ -244,7 +245,12 @@ def _pool(inner: PreTrainedModel) -> str:
 
 
 def _token_index(
-    tokenizer: PreTrainedTokenizerBase | None, size: int, target: int | str, name: str
+    tokenizer: PreTrainedTokenizerBase | None,
+    size: int,
+    target: int | str,
+    name: str,
+    *,
+    writes: bool,
 ) -> int:
     if not isinstance(target, str):
         number = _integer(target)
@@ -265,8 +271,10 @@ def _token_index(
             f"{name} = {target!r} is not in the vocabulary of this model: give one of its tokens"
         )
     pieces = ", ".join(repr(token_label(tokenizer, piece)) for piece in ids)
+    otherwise = ", or explain several as an answer (answer=)" if writes else ""
     raise UsageError(
         f"{name} = {target!r} is {len(ids)} tokens of this model ({pieces}): give a single one"
+        f"{otherwise}"
     )
 
 

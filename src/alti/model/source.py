@@ -13,6 +13,15 @@ from alti.model.words import Span, group, lines, members, sentences, stripped
 
 Unit = Literal["word", "sentence", "line", "message", "document", "entity"]
 By = Unit | Sequence[Span]
+Place = tuple[int, int]  # the text (0, or 1 for the second), and a character of it
+
+
+@dataclass(frozen=True, slots=True)
+class One:
+    """Of all words (or other groups) the one at a place, with the very tokens it has among them."""
+
+    by: By
+    place: Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +113,12 @@ class Source:
             if not any(first <= start and end <= last for first, last in template)
         ]
 
-    def grouped(self, by: By) -> tuple[Self, list[list[int]]]:
+    def grouped(self, by: By | One) -> tuple[Self, list[list[int]]]:
         """The source with groups for tokens, and the tokens of each group."""
+        if isinstance(by, One):
+            every, members = self.grouped(by.by)
+            number = every.group_at(by.place)
+            return every.only([number]), [members[number]]
         unit = _unit(by)
         parts = [
             (segment, span, tokens)
@@ -139,14 +152,14 @@ class Source:
             return ()
         return tuple(max(self.unknown[i] for i in tokens) for tokens in groups)
 
-    def sources(self, by: By) -> tuple[Self, list[list[int]]]:
+    def sources(self, by: By | One) -> tuple[Self, list[list[int]]]:
         """As `grouped`, but only what an answer could do without.
 
-        That is nothing of the answer itself; and words, sentences and lines of a question about
+        That is nothing of the answer itself; and all words, sentences and lines of a question about
         documents are those of the documents.
         """
         source, tokens = self.grouped(by)
-        inner = source.by in ("word", *_FINDERS)
+        inner = source.by in ("word", *_FINDERS) and not isinstance(by, One)
         documents = [part for part in self.parts if inner and part.unit == "document"]
         kept = [
             number
@@ -154,9 +167,22 @@ class Source:
             if (self.answer is None or group.segment == 0)
             and (not documents or any(_inside(group, part) for part in documents))
         ]
+        if not kept and isinstance(by, One):
+            raise UsageError(f"this {source.by} is a part of the answer: name one of the prompt")
         if not kept:
             raise UsageError(f"groups = {by!r} finds nothing to group in the text: leave it out")
         return source.only(kept), [tokens[number] for number in kept]
+
+    def group_at(self, place: Place) -> int:
+        """The number of the group that a character belongs to."""
+        segment, at = place
+        for number, one in enumerate(self.groups):
+            start, end = one.span
+            if one.segment == segment and start <= at < end:
+                return number
+        raise UsageError(
+            f"character {at} of text {segment} is in no {self.by}: name one that is in a {self.by}"
+        )
 
     def only(self, kept: list[int]) -> Self:
         """A grouped source with some of its groups."""

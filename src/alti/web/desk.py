@@ -46,6 +46,7 @@ class Desk(AnswerDesk, WhatIfDesk, DeeperDesk, SetDesk, AlignmentDesk, ImageDesk
                 graphs=settings.graphs,
                 trust_remote_code=settings.trust_remote_code,
             )
+            _require_fields(name, model)
             if model.head.kind != "image":  # which has no tokens
                 _ = model.encoder  # raises now if explain cannot handle the model
             same = sum(other.name == model.name for other in self.models.values())
@@ -205,6 +206,17 @@ def _method_entry(method: Method) -> dict[str, Any]:
         "many_passes": method.many_passes,
         "largest": LARGEST_OF_LINKS if method.many_passes else LARGEST,
     }
+
+
+def _require_fields(name: str | None, model: Model) -> None:
+    """Raise for a model that reads what the page has no fields for."""
+    kinds = {"choice": "several choices", "span": "a question and a text"}
+    reads = "sounds" if model.head.hears else kinds.get(model.head.kind)
+    if reads is not None:
+        raise UsageError(
+            f"{name} reads {reads}, which the page has no fields for: use alti explain, or the "
+            "library"
+        )
 
 
 def _model_entry(name: str, model: Model, tokens: int) -> dict[str, Any]:

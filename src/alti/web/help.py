@@ -75,6 +75,7 @@ _FIELDS = (  # arguments of the library, as the page calls them
     (r"\bmethod (\w+) takes (\w+) as float,", r"The option \2 of \1 takes a number,"),
     (r"\bmethod (\w+) takes (\w+) as \w+,", r"The option \2 of \1 takes other values,"),
     (r", or cut it with truncate=True \(--truncate\)", ""),
+    (r" \(answer=\)", ""),
     (r": try --dtype float32", ": the server would have to be started with --dtype float32"),
     (r"load the model with dtype='float32' \(--dtype float32\)", "start the server with --dtype "
      "float32"),

@@ -5,7 +5,7 @@ from typing import Any
 from alti._characters import visible
 from alti._errors import UsageError
 from alti.experiments.bench import parsed
-from alti.experiments.what_if import group_at, instead, what_if
+from alti.experiments.what_if import instead, what_if
 from alti.methods import METHODS
 from alti.model.assembly import source_of
 from alti.model.model import Model
@@ -69,7 +69,7 @@ def _instead(
     said: dict[str, Any],
 ) -> dict[str, Any]:
     place = _place(question)
-    group = source.groups[group_at(source, place)]
+    group = source.groups[source.group_at(place)]
     name = source.texts[group.segment][slice(*group.span)]
     new = question["instead"]
     change = instead(model, *texts, at=place, new=new, groups=question["by"], **said)

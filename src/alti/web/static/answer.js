@@ -2,7 +2,7 @@
 
 import { alignment } from "/alignment.js";
 import { answerLine, chanceOf, focusIn, howTo, titleOf } from "/answercard.js";
-import { afterLayer, layerSlider, unpackedRows } from "/answerlayers.js";
+import { afterLayer, layerSlider, rowsByStart } from "/answerlayers.js";
 import { hideDeeper, showDeeper, wireDeeper } from "/answerdeeper.js";
 import { grow } from "/controls.js";
 import { showOptions } from "/options.js";
@@ -28,7 +28,6 @@ let picked = null; // the piece of the prompt that was clicked
 let shownModel = null; // the model that `asked` was fitted to
 
 export const isAnswering = () => state.ask === "answer" && link.missing === null;
-export const answerView = () => view;
 
 export function wireAnswer(callbacks) {
   page = callbacks;
@@ -298,10 +297,11 @@ function show() {
   node.hidden = false;
   document.body.classList.remove("stale");
   const whole = asked.part === null;
+  const [first, end] = asked.part ?? [0, tokens.length];
   const notes = view.notes.map((text) => element("p", { class: "hint", text }));
   node.replaceChildren(
-    titleOf(view, whole),
-    answerLine(tokens, asked.part ?? [0, tokens.length], explain),
+    titleOf(view, whole, end - first > 1),
+    answerLine(tokens, [first, end], explain),
     howTo(whole, () => explain(null)),
     ...notes,
     promptText(view),
@@ -350,7 +350,7 @@ async function rowsOfLayers() {
   const { method: _, against: __, ...question } = answerFields();
   let rows = null;
   await run(async (signal) => {
-    rows = unpackedRows(await posted("layers", question, signal));
+    rows = rowsByStart(await posted("layers", question, signal));
   });
   return rows;
 }

@@ -15,11 +15,12 @@ export function chanceOf({ probability, log_prob, log_prob_against }) {
   return log_prob === null ? "" : `log p ${log_prob.toFixed(1)}`.replace("-", "−");
 }
 
-export function titleOf(view, whole) {
+export function titleOf(view, whole, several) {
   const answer = view.log_prob_against === null ? "the answer" : view.label; // names the rival too
   const what = element("em", { dir: "auto", text: whole ? answer : `“${view.label || "␣"}”` });
   const title = element("h2", { id: "answer-title" }, "What ", what, " rests on");
-  const by = `${chanceOf(view)} · as ${view.method} sees it in ${view.model}`;
+  const together = several ? "all its tokens together: " : "";
+  const by = `${together}${chanceOf(view)} · as ${view.method} sees it in ${view.model}`;
   return element("header", {}, title, element("p", { class: "faint", text: by }));
 }
 

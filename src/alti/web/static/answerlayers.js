@@ -1,24 +1,11 @@
 // What an answer is made of after each layer: the same prompt, coloured layer by layer.
 
 import { element } from "/paint.js";
+import { unpacked } from "/server.js";
 
-// The server sends shares of each layer's maximum; a row for each layer, a column for each piece.
-export function unpackedRows({ shape, largest, data, starts }) {
-  const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
-  const shares = new DataView(bytes.buffer);
-  const [layers, count] = shape;
-  const rows = Array.from({ length: layers }, (_, layer) => {
-    const row = new Map();
-    for (let i = 0; i < count; i++) {
-      row.set(
-        starts[i],
-        (shares.getUint16(2 * (layer * count + i), true) / 65535) * largest[layer],
-      );
-    }
-    return row;
-  });
-  return rows;
-}
+// For each layer, what each piece has by where it starts.
+export const rowsByStart = (sent) =>
+  unpacked(sent).map((row) => new Map(sent.starts.map((start, i) => [start, row[i]])));
 
 // A slider over the layers; `load()` gets the rows when they are first asked for, and `paint` is
 // given the row that is chosen, or null for the method's own scores.

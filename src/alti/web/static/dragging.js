@@ -34,6 +34,11 @@ export function dragged(box, nodes, chosen) {
   });
   box.addEventListener("pointerup", finish);
   box.addEventListener("pointercancel", () => (anchor = null));
+  box.addEventListener("click", (event) => {
+    if (event.detail) return; // of a pointer, which was handled; a screen reader clicks without one
+    const i = nodes.indexOf(event.target.closest("[data-token]"));
+    if (i >= 0) chosen(i, i + 1);
+  });
   box.addEventListener("keydown", (event) => {
     const i = nodes.indexOf(document.activeElement);
     if (i < 0) return;

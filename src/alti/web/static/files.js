@@ -2,7 +2,7 @@
 // is read by the server.
 // Whatever a file holds, it becomes strings and numbers or one sentence; nothing of it is run.
 
-import { ask } from "/server.js";
+import { ask, encoded } from "/server.js";
 
 const LARGEST = 5_000_000; // bytes
 const ROWS = 20_000;
@@ -104,13 +104,8 @@ async function contentOf(file, bytes) {
 }
 
 async function fromParquet(file) {
-  const address = await new Promise((done) => {
-    const reader = new FileReader();
-    reader.onload = () => done(reader.result);
-    reader.readAsDataURL(file);
-  });
   try {
-    const response = await ask("/api/rows", { file: address.slice(address.indexOf(",") + 1) });
+    const response = await ask("/api/rows", { file: await encoded(file) });
     return (await response.json()).rows;
   } catch (error) {
     throw new Error(`${file.name}: ${error.message}`);

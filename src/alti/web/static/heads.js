@@ -4,7 +4,7 @@ import { pickHere } from "/cards.js";
 import { drawer } from "/drawers.js";
 import { halfOf } from "/mixing.js";
 import { element, legend, paragraphs } from "/paint.js";
-import { ask } from "/server.js";
+import { ask, unpacked } from "/server.js";
 import { remember, state } from "/state.js";
 
 const STEEP = 0.6; // small shares can be seen beside large ones, as in mixing.js
@@ -16,12 +16,12 @@ export function wireHeads() {
     if (view.answer) {
       const question = { ...view.asked, layer, place: places[0] };
       const response = await ask("/api/answer_heads", question, signal);
-      return unpacked(await response.json());
+      return mapsOf(await response.json());
     }
     const { model, text, text_pair } = view.asked;
     const question = { model, text, text_pair, layer, place: places[0] };
     const response = await ask("/api/heads", question, signal);
-    return unpacked(await response.json());
+    return mapsOf(await response.json());
   };
   const whole = new Set(); // views whose maps hold every row: another token needs no request
   const key = ({ view, layer, places }) =>
@@ -51,26 +51,11 @@ export function wireHeads() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 }
 
-// 16-bit shares of each head's maximum become numbers: for each head, rows × columns.
-function unpacked(sent) {
-  const maps = ({ shape, largest, data }) => {
-    const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
-    const shares = new DataView(bytes.buffer);
-    const size = shape[1] * shape[2];
-    return largest.map((most, head) =>
-      Float64Array.from(
-        { length: size },
-        (_, i) => (shares.getUint16(2 * (head * size + i), true) / 65535) * most,
-      ),
-    );
-  };
+// For each head, rows × columns of numbers.
+function mapsOf(sent) {
   const columns = sent.attention.shape[2];
-  return {
-    ...sent,
-    columns,
-    attention: maps(sent.attention),
-    contributions: maps(sent.contributions),
-  };
+  const [attention, contributions] = [unpacked(sent.attention), unpacked(sent.contributions)];
+  return { ...sent, columns, attention, contributions };
 }
 
 function draw() {

@@ -2,7 +2,7 @@
 
 import { percent } from "/cards.js";
 import { drawn, element, legend, number } from "/paint.js";
-import { ask } from "/server.js";
+import { ask, encoded } from "/server.js";
 import { held, link, method, model, readsClass, state } from "/state.js";
 import { newTicket, watch } from "/waiting.js";
 
@@ -36,16 +36,6 @@ export function showImageControls() {
   document.body.classList.toggle("picturing", on);
   at("picturing").hidden = !on;
   if (!on) at("pictured").hidden = true;
-}
-
-async function encoded(file) {
-  const address = await new Promise((done, fail) => {
-    const reader = new FileReader();
-    reader.onload = () => done(reader.result);
-    reader.onerror = () => fail(reader.error);
-    reader.readAsDataURL(file);
-  });
-  return address.slice(address.indexOf(",") + 1);
 }
 
 export async function showPicture(signal) {

@@ -6,22 +6,6 @@ const STEEP = 0.6; // small shares would be white beside a few large ones; as in
 const HALF = 0.5 ** (1 / STEEP); // the share of the largest with half of the colour
 export const halfOf = (scale) => `half of the colour at ${number(HALF * scale.largest, scale)}`;
 
-// The server sends maps as 16-bit shares of each layer's maximum.
-export function unpacked({ shape, largest, data }) {
-  const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
-  const shares = new DataView(bytes.buffer);
-  const [layers, tokens] = shape;
-  return Array.from({ length: layers }, (_, layer) => {
-    const map = new Float64Array(tokens * tokens);
-    const start = layer * map.length;
-    for (let i = 0; i < map.length; i++) {
-      const share = shares.getUint16(2 * (start + i), true) / 65535;
-      map[i] = share * largest[layer];
-    }
-    return map;
-  });
-}
-
 // A row vector times a matrix.
 export function through(row, map) {
   const size = row.length;

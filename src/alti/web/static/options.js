@@ -5,7 +5,7 @@ import { method } from "/state.js";
 
 const at = (id) => document.getElementById(id);
 
-export const settingsOf = (spec) =>
+const settingsOf = (spec) =>
   Object.fromEntries(
     spec
       .split(":")

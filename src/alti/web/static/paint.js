@@ -1,6 +1,5 @@
 // The text in pieces, in the colours of html.css. User input only goes through textContent.
 
-const SVG = "http://www.w3.org/2000/svg";
 const STEPS = 20;
 
 export function element(name, about = {}, ...children) {
@@ -15,9 +14,9 @@ export function element(name, about = {}, ...children) {
   return node;
 }
 
-// A part of an SVG.
+// An element of a drawing, SVG.
 export function drawn(name, about, parent, text) {
-  const node = document.createElementNS(SVG, name);
+  const node = document.createElementNS("http://www.w3.org/2000/svg", name);
   for (const [key, value] of Object.entries(about)) node.setAttribute(key, value);
   if (text !== undefined) node.textContent = text;
   parent?.append(node);
@@ -26,7 +25,7 @@ export function drawn(name, about, parent, text) {
 
 const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
 
-export function scoreOf(piece, scores) {
+function scoreOf(piece, scores) {
   return sum(piece.places.map((place) => scores[place]));
 }
 

@@ -4,11 +4,13 @@ import { csv, droppedFiles, openedAll } from "/files.js";
 import { download } from "/keep.js";
 import { element } from "/paint.js";
 import { ask } from "/server.js";
-import { allow, model, state } from "/state.js";
+import { allow, state } from "/state.js";
+import { isRight, nameOf, strangers } from "/verdicts.js";
 import { addViews } from "/views.js";
 
 const SHOWN = 25; // rows of the table at a time
 const CUT = 110; // characters of a text in the table
+const OWN = [400, 413, 422]; // statuses of what is wrong with a row, such as its length
 const at = (id) => document.getElementById(id);
 const set = {
   name: "",
@@ -126,19 +128,6 @@ function joined(rows) {
 
 // ---- what the table shows
 
-const nameOf = (prediction) =>
-  prediction?.label ??
-  model().labels[prediction?.index] ??
-  (prediction ? `class ${prediction.index}` : "");
-const lower = (text) => String(text).trim().toLowerCase();
-
-// Whether a prediction is the label, by name or by number; null where one of them is missing.
-function isRight({ label, prediction, right }) {
-  if (!prediction || label === null) return right ?? null;
-  if (typeof right === "boolean") return right;
-  return lower(label) === lower(nameOf(prediction)) || lower(label) === String(prediction.index);
-}
-
 const rank = (row) => ({ false: 0, null: 1, true: 2 })[String(isRight(row))];
 const sure = ({ prediction }) => prediction?.probability ?? 0;
 
@@ -160,11 +149,13 @@ function listed() {
   );
   if (set.order === "file") return rows;
   // the surest errors first, then what is not known, then the least sure of what is right
-  return rows.toSorted(
-    (a, b) =>
-      rank(a) - rank(b) ||
-      (rank(a) === 0 ? sure(b) - sure(a) : rank(a) === 2 ? sure(a) - sure(b) : a.number - b.number),
-  );
+  const ranks = new Map(rows.map((row) => [row, rank(row)]));
+  const inOrder = [
+    (a, b) => sure(b) - sure(a),
+    (a, b) => a.number - b.number,
+    (a, b) => sure(a) - sure(b),
+  ];
+  return rows.toSorted((a, b) => ranks.get(a) - ranks.get(b) || inOrder[ranks.get(a)](a, b));
 }
 
 function change(changes) {
@@ -197,7 +188,8 @@ export function show() {
   ];
   if (set.rows.some(({ label }) => label !== null)) parts.push(`${wrong} wrong`);
   const taken = ` The column ${set.guessed} was taken as the text: none is named text.`;
-  at("set-by").textContent = `${parts.join(", ")}.${set.guessed === null ? "" : taken}`;
+  const notes = [set.guessed === null ? "" : taken, strangers(predicted)].join("");
+  at("set-by").textContent = `${parts.join(", ")}.${notes}`;
   const textless = set.rows.some(({ text }) => text === null);
   at("set-hint").hidden = !textless;
   at("set-predict").disabled = textless || known === set.rows.length;
@@ -243,7 +235,8 @@ function line(row) {
   };
   const right = isRight(row);
   const verdict = right === null ? "" : right ? "right" : "wrong";
-  const cell = (content, name) => element("td", { "data-name": name, text: content, dir: "auto" });
+  const cell = (content, name, title = null) =>
+    element("td", { "data-name": name, text: content, title, dir: "auto" });
   return element(
     "tr",
     {
@@ -260,7 +253,7 @@ function line(row) {
         : `${(100 * row.prediction.probability).toFixed(1)} %`,
       "confidence",
     ),
-    cell(verdict, "verdict"),
+    row.failed ? cell("not predicted", "verdict", row.failed) : cell(verdict, "verdict"),
   );
 }
 
@@ -310,6 +303,7 @@ function learn(views) {
       by: view.model,
     },
     right: null,
+    failed: null,
   });
   show();
 }
@@ -317,7 +311,7 @@ function learn(views) {
 // Predictions of another model are not this one's.
 function forget() {
   running?.abort();
-  for (const row of set.rows) Object.assign(row, { prediction: null, right: null });
+  for (const row of set.rows) Object.assign(row, { prediction: null, right: null, failed: null });
   if (set.rows.length) show();
 }
 
@@ -336,6 +330,7 @@ async function predictAll() {
       at("set-bar").value = (done + 1) / open.length;
       if (done % 10 === 9) show();
     }
+    sayFailed(open);
   } catch (error) {
     if (error.name !== "AbortError") say(error.message);
   }
@@ -345,15 +340,26 @@ async function predictAll() {
   show();
 }
 
+// A text that cannot be predicted, one too long for instance, does not hold up the others.
 async function predict(row, signal) {
   const by = state.model;
-  const response = await ask(
-    "/api/predict",
-    { model: by, text: row.text, text_pair: row.pair },
-    signal,
-  );
-  const { label, index, probability } = await response.json();
-  Object.assign(row, { prediction: { label, index, probability, by }, right: null });
+  const question = { model: by, text: row.text, text_pair: row.pair };
+  try {
+    const response = await ask("/api/predict", question, signal);
+    const { label, index, probability } = await response.json();
+    const prediction = { label, index, probability, by };
+    Object.assign(row, { prediction, right: null, failed: null });
+  } catch (error) {
+    if (!OWN.includes(error.status)) throw error;
+    row.failed = error.message;
+  }
+}
+
+function sayFailed(rows) {
+  const failed = rows.filter((row) => row.failed);
+  if (!failed.length) return;
+  const [{ number, failed: why }] = failed;
+  say(`Not predicted: ${failed.length} of ${rows.length} rows. Row ${number + 1}: ${why}`);
 }
 
 function save(toast) {

@@ -12,13 +12,6 @@ const TINY = 0.0005; // smaller probabilities are shown as logarithms
 const KEPT = 8; // tries that stay on the card
 const MANY = 60; // words in the text of two rows; of more, the plot is enough
 const FEWEST = 4; // words whose order says something
-const NAMES = {
-  word: "word",
-  sentence: "sentence",
-  line: "line",
-  document: "document",
-  message: "message",
-};
 
 const at = (id) => document.getElementById(id);
 let about = null; // { question, place, name, by, units }
@@ -62,20 +55,19 @@ export function cancelWhatIf() {
 
 function draw() {
   const { name, place, units } = about;
-  const word = NAMES[unit];
   const what = element("em", { dir: "auto", text: `“${short(name)}”` });
-  const whole = unit === first ? [] : [`the ${word} with `]; // what was clicked is a part of it
-  const subject = place ? [...whole, what] : [`a ${word}`];
+  const whole = unit === first ? [] : [`the ${unit} with `]; // what was clicked is a part of it
+  const subject = place ? [...whole, what] : [`a ${unit}`];
   at("whatif-title").replaceChildren("What if ", ...subject, " were not there?");
   at("whatif-by").textContent =
     `${about.method} predicts, ${about.question.model ?? state.model} answers.`;
   at("whatif-how").textContent = place
     ? ""
-    : `Click a ${NAMES[units[0]]} in the text above, or measure all of them.`;
+    : `Click a ${units[0]} in the text above, or measure all of them.`;
   at("whatif-how").hidden = Boolean(place);
   at("without").disabled = at("try").disabled = at("instead").disabled = !place;
-  at("without").textContent = `Without the ${word}`;
-  at("measure").textContent = `Measure every ${word}`;
+  at("without").textContent = `Without the ${unit}`;
+  at("measure").textContent = `Measure every ${unit}`;
   at("whatif-units").hidden = units.length < 2;
   for (const radio of document.querySelectorAll("[name=left-out]")) {
     radio.parentNode.hidden = !units.includes(radio.value);
@@ -148,11 +140,13 @@ function tryNode(found) {
 function measuredNodes(found) {
   const { names, predicted, method, correlation, before, label, unit: of } = found;
   const falls = fallsOf(found);
-  const many = `${names.length} ${NAMES[found.by]}${names.length > 1 ? "s" : ""}`;
+  const many = `${names.length} ${found.by}${names.length > 1 ? "s" : ""}`;
   const rho = rankOf(correlation, names.length, many);
   const title = element("h3", {}, `Predicted and measured: ${rho}`);
+  const inner = about.units.includes("document") && found.by !== "document";
+  const where = inner ? " of the documents" : ""; // the question is not left out
   const why =
-    `${many}, for ${short(label)}. ${method} predicts in ${of || "numbers of its own"}, ` +
+    `${many}${where}, for ${short(label)}. ${method} predicts in ${of || "numbers of its own"}, ` +
     `measured is ${falls.what}: compare the order, not the numbers.`;
   const plot = scatter(
     names.map((_, i) => ({ name: named(found, i), x: predicted[i], y: falls.values[i] })),
