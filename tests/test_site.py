@@ -53,6 +53,7 @@ def test_it_is_built_and_needs_no_network(copy):
             page.read_text(encoding="utf-8"),
         )
         assert not loaded, page
+    assert (copy / "site" / "search" / "search_index.js").is_file()  # a folder has no server
     for style in (copy / "site").rglob("*.css"):
         assert "url(http" not in style.read_text(encoding="utf-8"), style
 
