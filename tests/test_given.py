@@ -107,8 +107,14 @@ def test_predictions_are_those_that_are_explained(classifier):
         assert one.probability == chance
     assert model.predict(texts, batch_size=1)[3].label == expected[3].label
     assert model.predict([]) == []
-    with pytest.raises(alti.UsageError, match="texts is one str"):
+    with pytest.raises(alti.UsageError, match=r"texts is one str: .* such as \[text\]"):
         model.predict(TEXT)
+
+
+def test_a_prediction_shows_what_is_known_of_it():
+    found = alti.Prediction(label="dull", index=0, probability=0.75)
+    assert repr(found) == "Prediction(label='dull', index=0, probability=0.75)"
+    assert repr(alti.Prediction()) == "Prediction()"
 
 
 def test_predictions_of_other_heads():

@@ -1,6 +1,7 @@
 """The shape of the package: who imports whom, what is public, what is heavy."""
 
 import ast
+import importlib
 import os
 import re
 import subprocess
@@ -148,7 +149,7 @@ def test_hooks_and_heavy_libraries_have_one_place():
 def test_public_names_are_real_and_sorted():
     assert all(hasattr(alti, name) for name in alti.__all__)
     assert set(alti._LAZY) < set(alti.__all__)
-    assert set(dir(alti)) == {*alti.__all__, "__version__"}
+    assert set(dir(alti)) == {*alti.__all__, *alti._MODULES, "__version__"}
     with pytest.raises(AttributeError, match="has no attribute 'explian'"):
         alti.explian  # noqa: B018  # reading it is the test
 
@@ -234,5 +235,9 @@ def test_the_reference_has_every_public_name_once():
     assert sorted(shown) == sorted(alti.__all__)
     directives = re.findall(r"^::: (.+)$", page, re.M)
     assert len(directives) == len(set(directives))
+    for name in directives:
+        *path, last = name.split(".")
+        named = getattr(importlib.import_module(".".join(path)), last)
+        assert isinstance(named, type) or ">>>" in named.__doc__, f"{name} has no example"
     headings = re.findall(r"^## .+$", page, re.M)
     assert len(headings) == len(set(headings))

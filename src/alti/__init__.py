@@ -144,7 +144,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*__all__, *_MODULES, "__version__"]
 
 
 def load_ipython_extension(shell: Any) -> None:

@@ -61,6 +61,10 @@ def explain(
     name on the hub, a table, or a list of texts. `engine` is "local", "ray", or
     `Ray(address=…, actors=…, gpus=…)`. `options` are those of `Model.explain_all`, among them the
     method's own. A text that cannot be explained keeps its error, and the others go on.
+
+    >>> texts = ["A clever film.", "A dull film."]
+    >>> found = alti.engines.explain(texts, "results", model=model, top_k=5)
+    >>> found["1"].top(2)
     """
     chosen = engine_of(engine) if isinstance(engine, str) else engine
     if not isinstance(chosen, Local) and not isinstance(model, str | Path | None):

@@ -124,5 +124,9 @@ class Results:
 
 
 def results(folder: str | Path) -> Results:
-    """Read a folder that `alti explain --out`, or `alti.engines.explain`, has written."""
+    """Read a folder that `alti explain --out`, or `alti.engines.explain`, has written.
+
+    >>> found = alti.engines.results("results")
+    >>> found["3"].top(2), found.to_table(["id", "label"]).num_rows
+    """
     return Results(folder)

@@ -68,6 +68,8 @@ def what_if(
     text is not tokenized again, as `leave_one_out` does it. `only` names one by a character of it;
     others are then not measured, and the result holds it alone. An answer (`answer=`,
     `answer_ids=`, `part=`) is one prediction, whose probability is that of all its tokens.
+
+    >>> alti.what_if(model, "A clever but bad film.", method="absence").rank_correlation
     """
     said = _said(target=target, position=position, **asked)
     own = dict(options or {})
@@ -94,6 +96,8 @@ def instead(
 
     The changed text is tokenized again. What the model predicts for the text as it was is the
     target of both.
+
+    >>> alti.instead(model, "A dull film.", at=(0, 2), new="clever").after
     """
     said = _said(target=target, position=position, **asked)
     one = model.explain(text, text_pair, method="random", layers=False, **said)

@@ -19,7 +19,11 @@ class Counts(NamedTuple):
 def count_links(
     found: Collection[Link], sure: Collection[Link], possible: Collection[Link] = ()
 ) -> Counts:
-    """Links of one sentence that were found, against those of people, sure and possible ones."""
+    """Links of one sentence that were found, against those of people, sure and possible ones.
+
+    >>> alti.metrics.count_links(found=[(0, 0), (1, 1)], sure=[(0, 0)])
+    Counts(found=2, sure=1, found_sure=1, found_possible=1)
+    """
     own, certain = {*found}, {*sure}
     return Counts(len(own), len(certain), len(own & certain), len(own & (certain | {*possible})))
 
@@ -31,16 +35,31 @@ def added(counts: Iterable[Counts]) -> Counts:
 
 
 def alignment_error_rate(counts: Counts) -> float:
-    """1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|): 0 is the best; nan without any link."""
+    """1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|): 0 is the best; nan without any link.
+
+    >>> counts = alti.metrics.count_links(found=[(0, 0), (1, 1)], sure=[(0, 0)])
+    >>> round(alti.metrics.alignment_error_rate(counts), 3)
+    0.333
+    """
     every = counts.found + counts.sure
     return 1 - (counts.found_sure + counts.found_possible) / every if every else nan
 
 
 def link_precision(counts: Counts) -> float:
-    """The share of the found links that are possible."""
+    """The share of the found links that are possible.
+
+    >>> counts = alti.metrics.count_links(found=[(0, 0), (1, 1)], sure=[(0, 0)])
+    >>> alti.metrics.link_precision(counts)
+    0.5
+    """
     return counts.found_possible / counts.found if counts.found else nan
 
 
 def link_recall(counts: Counts) -> float:
-    """The share of the sure links that were found."""
+    """The share of the sure links that were found.
+
+    >>> counts = alti.metrics.count_links(found=[(0, 0), (1, 1)], sure=[(0, 0)])
+    >>> alti.metrics.link_recall(counts)
+    1.0
+    """
     return counts.found_sure / counts.sure if counts.sure else nan

@@ -12,6 +12,9 @@ def cosine(vectors: Tensor, mask: Tensor | None = None) -> float:
 
     (‖Σ v̂‖² − n) / (n (n − 1)) with v̂ = v / ‖v‖. A vector that is zero has no direction and is left
     out.
+
+    >>> alti.metrics.cosine(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
+    0.0
     """
     if vectors.ndim != 2:
         raise UsageError(
@@ -25,6 +28,10 @@ def anisotropy(block: Block, lengths: Tensor) -> tuple[Tensor, Tensor]:
 
     `lengths` are the block's ‖T_ij‖ [B, T, S], from `alti.mix.contributions.lengths`: 0 at padding.
     The second is the mean over the outputs that are a sum of two vectors or more.
+
+    >>> inputs = tokenizer("A clever film.", return_tensors="pt")
+    >>> block = alti.trace(model, inputs)[0]  # of the first layer
+    >>> alti.metrics.anisotropy(block, alti.mix.contributions.lengths(block))
     """
     # 1 / length does not fit into float16
     lengths = lengths.to(torch.promote_types(lengths.dtype, torch.float32))

@@ -21,6 +21,10 @@ def lds(scores: Vector, kept: Any, values: Vector) -> float:
     Spearman's correlation of kept @ scores and values, ties averaged. `kept` [n, S] is 1 where a
     source was left in the context, and `values` [n] are log p of the answer then (Park et al. 2023,
     Cohen-Wang et al. 2024). 0 where all sums are equal, nan where all values are.
+
+    >>> kept = [[1, 1], [1, 0], [0, 1]]
+    >>> alti.metrics.lds([0.9, 0.1], kept, [-1.0, -1.2, -3.0])
+    1.0
     """
     own = array(scores)
     known = array(values)
@@ -38,6 +42,11 @@ def top_k_drop(scores: Vector, *, k: int = 1) -> Asking[float]:
     """How far the answer's log p falls without the k highest sources; more is better.
 
     A question is a list of sources to remove; its answer is log p of the answer without them.
+
+    >>> def log_p(questions):
+    ...     return [5.0 - len(removed) for removed in questions]  # of the answer, by your model
+    >>> alti.metrics.top_k_drop(log_p, [0.7, 0.2, 0.1])
+    1.0
     """
     full, left = yield [[], highest(scores, k)]
     return full - left
@@ -48,6 +57,11 @@ def top_share_lost(scores: Vector, *, share: float = 0.2) -> Asking[float]:
     """Which share of what is explained is lost without the highest tokens; more is better.
 
     Without the top ⌈n · share⌉, at least one. nan where there is nothing to lose.
+
+    >>> def log_p(questions):
+    ...     return [5.0 - len(removed) for removed in questions]  # of the answer, by your model
+    >>> alti.metrics.top_share_lost(log_p, [0.7, 0.2, 0.1])
+    0.2
     """
     n = len(array(scores))
     full, left = yield [[], highest(scores, max(1, share_of(n, share)))]
@@ -59,6 +73,9 @@ def evidence(scores: Vector, known: Vector) -> float:
     """The reciprocal rank of the best-ranked source that is known to be evidence.
 
     Sources of equal scores share the mean of their ranks. nan where no source is known.
+
+    >>> alti.metrics.evidence([0.7, 0.2, 0.1], [0, 1, 0])
+    0.5
     """
     own, marked = _marked(scores, known)
     if not marked.any():
@@ -72,6 +89,9 @@ def recall_at_k(scores: Vector, known: Vector, *, k: int = 1) -> float:
 
     Of at most k: with k = 1 it is 1 where the highest source is evidence. Of sources with equal
     scores each is among the highest as often as chance puts it there. nan where none is known.
+
+    >>> alti.metrics.recall_at_k([0.7, 0.2, 0.1], [0, 1, 0], k=2)
+    1.0
     """
     own, marked = _marked(scores, known)
     if not marked.any():

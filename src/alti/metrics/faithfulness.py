@@ -41,6 +41,11 @@ def comprehensiveness(
     Σ_bins (p − p without the top ⌈n · bin⌉) / (|bins| + 1): the bin of no token counts in the mean,
     and is 0 (DeYoung et al. 2020). With `envelope` the probability never rises again as more tokens
     are removed, as in the released code of the ALTI paper.
+
+    >>> def predict(questions):
+    ...     return [len(ids) / 10 for ids in questions]  # your model's probabilities
+    >>> ids, keep, scores = [101, 7, 8, 9], [True, False, False, False], [0, 3, 1, 2]
+    >>> alti.metrics.comprehensiveness(predict, ids, keep, scores)
     """
     ranked = _ranked(ids, keep, scores)
     running = min if envelope else None
@@ -62,6 +67,11 @@ def sufficiency(
     Σ_bins (p − p of the top ⌈n · bin⌉) / (|bins| + 1): the bin of no token counts in the mean, and
     is 0 (DeYoung et al. 2020). With `envelope` the probability never falls again as more tokens
     are added, as in the released code of the ALTI paper.
+
+    >>> def predict(questions):
+    ...     return [len(ids) / 10 for ids in questions]  # your model's probabilities
+    >>> ids, keep, scores = [101, 7, 8, 9], [True, False, False, False], [0, 3, 1, 2]
+    >>> alti.metrics.sufficiency(predict, ids, keep, scores)
     """
     ranked = _ranked(ids, keep, scores)
     running = max if envelope else None
@@ -78,7 +88,13 @@ def probability_drop(
     mask_id: int | None = None,
     envelope: bool = False,
 ) -> Asking[list[float]]:
-    """The probability of the whole text, then without its top 1, 2, …, `steps` tokens."""
+    """The probability of the whole text, then without its top 1, 2, …, `steps` tokens.
+
+    >>> def predict(questions):
+    ...     return [len(ids) / 10 for ids in questions]  # your model's probabilities
+    >>> ids, keep, scores = [101, 7, 8, 9], [True, False, False, False], [0, 3, 1, 2]
+    >>> alti.metrics.probability_drop(predict, ids, keep, scores)
+    """
     if steps < 0:
         raise UsageError(f"steps = {steps!r} is not a number of tokens to remove: give 0 or more")
     ranked = _ranked(ids, keep, scores)[:steps]
@@ -91,6 +107,9 @@ def mean_curve(curves: Iterable[Sequence[float]]) -> tuple[list[float], list[int
 
     A text that has run out of tokens stays at its last probability, so the mean is always over the
     same texts.
+
+    >>> alti.metrics.mean_curve([[0.75, 0.5], [0.25]])
+    ([0.5, 0.375], [2, 1])
     """
     curves = [curve for curve in curves if len(curve)]
     longest = max(map(len, curves), default=0)
@@ -105,6 +124,11 @@ def aopc(
     """The area over the curve (Samek et al. 2017).
 
     The mean of p − p without the top k tokens, over k = 1 … n.
+
+    >>> def predict(questions):
+    ...     return [len(ids) / 10 for ids in questions]  # your model's probabilities
+    >>> ids, keep, scores = [101, 7, 8, 9], [True, False, False, False], [0, 3, 1, 2]
+    >>> alti.metrics.aopc(predict, ids, keep, scores)
     """
     full, *left = yield from probability_drop.ask(
         ids, keep, scores, steps=len(ids), mask_id=mask_id
@@ -121,6 +145,11 @@ def normalized_aopc(
     What is possible differs from text to text and from model to model: only the normalised value
     can be compared between them. If this order lies beyond the bounds that the search found, it
     moves them; nan if they are equal up to rounding.
+
+    >>> def predict(questions):
+    ...     return [len(ids) / 10 for ids in questions]  # your model's probabilities
+    >>> ids, keep, scores = [101, 7, 8, 9], [True, False, False, False], [0, 3, 1, 2]
+    >>> alti.metrics.normalized_aopc(predict, ids, keep, scores)
     """
     own = yield from aopc.ask(ids, keep, scores, mask_id=mask_id)
     least, most = yield from aopc_bounds.ask(ids, keep, beam=beam, mask_id=mask_id)
@@ -138,6 +167,10 @@ def aopc_bounds(
     Of the orders that have removed the same tokens only the best is followed, so up to 4 tokens the
     bounds are exact. Both searches ask in the same n + 1 rounds, each at most beam · n questions in
     one.
+
+    >>> def predict(questions):
+    ...     return [len(ids) / 10 for ids in questions]  # your model's probabilities
+    >>> alti.metrics.aopc_bounds(predict, [101, 7, 8], [True, False, False])
     """
     if beam < 1:
         raise UsageError(f"beam = {beam!r} searches nothing: give 1 or more")

@@ -19,6 +19,9 @@ def average_precision(scores: Vector, rationale: Vector) -> float:
     """The area under precision over recall; tied tokens count together.
 
     Σ (recall_k − recall_{k−1}) · precision_k
+
+    >>> alti.metrics.average_precision([0.7, 0.2, 0.1], [0, 1, 0])
+    0.5
     """
     marked, order = _marked(scores, rationale)
     if marked.all() or not marked.any():
@@ -31,7 +34,11 @@ def average_precision(scores: Vector, rationale: Vector) -> float:
 
 @metric(needs="rationale")
 def token_f1(scores: Vector, rationale: Vector) -> float:
-    """The F1 of the top k tokens, k as many as are marked: both precision and recall are this."""
+    """The F1 of the top k tokens, k as many as are marked: both precision and recall are this.
+
+    >>> alti.metrics.token_f1([0.7, 0.2, 0.1], [1, 0, 1])
+    0.5
+    """
     marked, _ = _marked(scores, rationale)
     k = int(marked.sum())
     return nan if k in (0, len(marked)) else float(marked[:k].mean())

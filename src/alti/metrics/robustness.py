@@ -13,7 +13,11 @@ from alti.metrics.registry import Vector, array, ranking, share_of
 
 
 def jaccard(a: Vector, b: Vector, share: float = 0.25) -> float:
-    """The overlap |∩| / |∪| of the top ⌈share · T⌉ tokens of each; without any, nan."""
+    """The overlap |∩| / |∪| of the top ⌈share · T⌉ tokens of each; without any, nan.
+
+    >>> alti.metrics.jaccard([0.1, 0.7, 0.2], [0.2, 0.5, 0.3], share=0.5)
+    1.0
+    """
     first, second = _rankings(a, b)
     k = share_of(len(first), share)
     both = len({*first[:k].tolist()} & {*second[:k].tolist()})
@@ -21,7 +25,11 @@ def jaccard(a: Vector, b: Vector, share: float = 0.25) -> float:
 
 
 def spearman(a: Vector, b: Vector) -> float:
-    """The rank correlation 1 − 6 Σ d² / (n (n² − 1)), ties by position; of one token, nan."""
+    """The rank correlation 1 − 6 Σ d² / (n (n² − 1)), ties by position; of one token, nan.
+
+    >>> alti.metrics.spearman([0.1, 0.7, 0.2], [0.2, 0.5, 0.3])
+    1.0
+    """
     first, second = _rankings(a, b)
     n = len(first)
     if n < 2:
@@ -42,6 +50,8 @@ def agreement(
     `attributions[m][t]` are the scores of text t under model m. With the `predictions` of the
     models, only texts on which the two predict the same are counted. Values that are nan are left
     out.
+
+    >>> alti.metrics.agreement([[[0.1, 0.7, 0.2]], [[0.2, 0.5, 0.3]]])  # two models, one text
     """
     texts = len(attributions[0]) if len(attributions) else 0
     for lists in (attributions, predictions if predictions is not None else attributions):
@@ -62,7 +72,12 @@ def agreement(
 
 
 def pairs(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The values of an agreement matrix above its diagonal, one for each pair: [M (M − 1) / 2]."""
+    """The values of an agreement matrix above its diagonal, one for each pair: [M (M − 1) / 2].
+
+    >>> matrix = alti.metrics.agreement([[[1, 2, 3]], [[1, 3, 2]], [[3, 2, 1]]])  # three models
+    >>> alti.metrics.pairs(matrix)
+    array([ 0.5, -1. , -0.5])
+    """
     return matrix[np.triu_indices(len(matrix), 1)]
 
 

@@ -28,6 +28,10 @@ def contributions(block: Block, *, p: int = 1, kernel: str = "auto", heads: bool
     The row of a token is divided by its sum over all heads and the residual, which is no head's, so
     what is missing to 1 is the residual's share. Vectors of heads add up to T_ij; distances do not,
     so these maps do not add up to that of the block.
+
+    >>> inputs = tokenizer("A clever film.", return_tensors="pt")
+    >>> block = alti.trace(model, inputs)[0]  # of the first layer
+    >>> alti.contributions(block)[0].sum(-1)  # every row is 1
     """
     if heads:
         # the fast kernel of a GPU is made for heads that are narrower than the model
@@ -66,6 +70,10 @@ def norms(block: Block, *, kernel: str = "auto") -> Tensor:
     """The length of each token's share: ‖T_ij‖₂, each row divided by its sum: [B, T, S].
 
     Kobayashi et al. (2021).
+
+    >>> inputs = tokenizer("A clever film.", return_tensors="pt")
+    >>> block = alti.trace(model, inputs)[0]  # of the first layer
+    >>> alti.norms(block).shape
     """
     return divided(block, _kernel(kernel, block, "lengths").lengths(block))
 
@@ -86,6 +94,10 @@ def rollout(maps: Iterable[Tensor], *, rescale: bool = False) -> Tensor:
 
     With `rescale` the running product is divided by its maximum at each layer: for maps whose rows
     do not sum to 1.
+
+    >>> inputs = tokenizer("A clever film.", return_tensors="pt")
+    >>> maps = [alti.contributions(block) for block in alti.trace(model, inputs)]
+    >>> alti.rollout(maps)[0, 0]  # what the first token consists of in the end
     """
     product: Tensor | None = None
     for contribution in maps:

@@ -74,7 +74,7 @@ def check_texts(texts: Any) -> None:
     kind = type(texts).__name__
     listed = "give a list of texts"
     if isinstance(texts, str):
-        raise UsageError(f"texts is one str: {listed}, or use explain for a single one")
+        raise UsageError(f"texts is one str: {listed}, such as [text]")
     if isinstance(texts, bytes | bytearray):
         raise UsageError(f"texts is {kind}: decode them and {listed}")
     if isinstance(texts, Path):

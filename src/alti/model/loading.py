@@ -65,6 +65,8 @@ def load(
 
     Python code that comes with a model runs only with `trust_remote_code`; a model that cannot be
     read without its code is refused.
+
+    >>> model = alti.load("distilbert-base-uncased-finetuned-sst-2-english")
     """
     if name is not None and not isinstance(name, str | Path):
         _require_as_it_is(

@@ -187,6 +187,8 @@ class Model(OtherHeads, WithHeads):
         front of a text whose tokenizer adds none. `layers` keeps the map of every layer (by default
         not for answers and groups). `lens` keeps what a causal or masked language model would have
         said after each layer: `Attribution.lens`. `options` are the method's own.
+
+        >>> print(model.explain("A clever film.", method="consensus"))
         """
         if lens:
             require_lens(self.head, total=total)
@@ -257,6 +259,9 @@ class Model(OtherHeads, WithHeads):
         all texts before it. A result is what `explain` returns. A model that hears takes sounds for
         texts: numbers, `rate` of them a second, or (without it) features; one that sees images, one
         after the other.
+
+        >>> texts = ["A clever film.", "A dull film."]
+        >>> [found.label for found in model.explain_all(texts, batch_size=64)]
         """
         if batch_size < 1:
             raise UsageError(f"batch_size = {batch_size} is not a number of texts: give 1 or more")

@@ -42,6 +42,12 @@ class Prediction:
         if isinstance(self.lens, dict):  # as it is stored
             object.__setattr__(self, "lens", Lens.of(self.lens))
 
+    def __repr__(self) -> str:
+        """What is known of it, without what is as by default."""
+        known = ((each, getattr(self, each.name)) for each in fields(self))
+        said = [f"{each.name}={value!r}" for each, value in known if value != each.default]
+        return f"Prediction({', '.join(said)})"
+
 
 class Scored:
     """What all results can do: give scores to numpy, themselves as JSON, a line in a list."""

@@ -107,6 +107,10 @@ def linear_view(
     """Run the model once; gradients of the view's output are those of the linear map.
 
     The model is left as it was, also after an exception.
+
+    >>> inputs = tokenizer("A clever film.", return_tensors="pt")
+    >>> view = alti.linear_view(model, inputs)
+    >>> torch.autograd.grad(view.output.logits[0, 1], view.start)[0]  # of class 1: [1, T, D]
     """
     inner = network(model)
     require_linear(inner)

@@ -48,12 +48,20 @@ def walk(
     ALTI + LN2). With `by_rows` a block holds no attention, but computes that of some rows again
     when it is asked for them (`Block.span`, `Block.rows`): for texts whose T² is too much, see also
     `alti.read.backwards`. The model is left as it was, also after an exception.
+
+    >>> inputs = tokenizer("A clever film.", return_tensors="pt")
+    >>> maps = []
+    >>> alti.walk(model, inputs, lambda block: maps.append(alti.contributions(block)))
     """
     return _walk(model, inputs, lambda block, _: visit(block), through, COMPARED, by_rows)
 
 
 def trace(model: nn.Module, inputs: Mapping[str, Any], *, through: Through = None) -> list[Block]:
-    """All attention blocks of one forward pass, in the order in which the model computed them."""
+    """All attention blocks of one forward pass, in the order in which the model computed them.
+
+    >>> inputs = tokenizer("A clever film.", return_tensors="pt")
+    >>> alti.contributions(alti.trace(model, inputs)[0]).shape  # of the first layer
+    """
     blocks: list[Block] = []
     walk(model, inputs, blocks.append, through=through)
     return blocks
@@ -66,6 +74,10 @@ def check(model: nn.Module, inputs: Mapping[str, Any], *, through: Through = Non
     names the block and the paths to look at. The same where reading changes the model's output,
     where something else than attention mixes tokens, and where the next layer does not read what
     a layer computes (`alti.read.exactness`). An encoder–decoder without decoder ids gets some.
+
+    >>> inputs = tokenizer("A clever film.", return_tensors="pt")
+    >>> max(alti.check(model, inputs)) < 1e-4
+    True
     """
     inputs = with_decoder_ids(network(model), inputs)
     worst: list[float] = []

@@ -92,7 +92,10 @@ def _layer(view: Attribution, scales: dict[bool, Scale], number: int, *, last: b
 
 
 def table(results: Sequence[Attribution | Attributions]) -> Card:
-    """A row for each of several results: its text, its prediction and what this rests on most."""
+    """A row for each of several results: its text, its prediction and what this rests on most.
+
+    >>> alti.cards.table([model.explain("A clever film."), model.explain("A dull film.")])
+    """
     flat = [one for each in results for one in _each(each)]
     names = {_by(one) for one in flat}
     several = len(names) > 1

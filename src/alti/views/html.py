@@ -99,6 +99,9 @@ def page(
     Its content security policy allows its own stylesheet and nothing else. `theme` is light or
     dark; None follows the reader's settings. With `one_scale`, a method has the same scale in
     every text, so that texts can be compared.
+
+    >>> found = [model.explain(text, method=name) for name in ("alti", "absence")]
+    >>> page = alti.html.page(found)
     """
     if theme is not None and theme not in THEMES:
         raise UsageError(
@@ -133,6 +136,8 @@ def fragment(
     """A section for each text, for a page that includes STYLE. It opens with words or tokens.
 
     `below` is HTML for the end of the section of a text.
+
+    >>> page = f"<style>{alti.html.STYLE}</style>{alti.html.fragment(model.explain(text))}"
     """
     shown = sections(attributions)
     scales = _common(shown) if one_scale else {}

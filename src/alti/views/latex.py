@@ -123,6 +123,9 @@ def table(attributions: Shown, *, words: bool = True, one_scale: bool = False) -
     r"""A table to \input into a paper, with a row for each attribution: its method and the text.
 
     With `one_scale`, a method has the same shades in every text, so that texts can be compared.
+
+    >>> found = [model.explain(text, method=name) for name in ("alti", "absence")]
+    >>> written = alti.latex.table(found)
     """
     return _table(attributions, "tabular", words, one_scale)
 

@@ -81,6 +81,9 @@ def compare(
     """Several attributions of one text, a paragraph each with its method in the margin.
 
     Without colours, or of groups, a table.
+
+    >>> found = [model.explain(text, method=name) for name in ("alti", "absence")]
+    >>> print(alti.terminal.compare(found))
     """
     if not attributions:
         raise UsageError("there is nothing to compare: give at least one attribution")

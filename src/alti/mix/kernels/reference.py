@@ -11,6 +11,11 @@ def parts(block: Block) -> Tensor:
     """T_ij of a block, materialised: [B, T, S, D]; cross-attention has one more, the residual.
 
     Their sum over j plus `block.bias` is `block.output`.
+
+    >>> inputs = tokenizer("A clever film.", return_tensors="pt")
+    >>> block = alti.trace(model, inputs)[0]  # of the first layer
+    >>> torch.allclose(alti.parts(block).sum(2) + block.bias, block.output, atol=1e-4)
+    True
     """
     transformed = torch.einsum("bhsd,hde->bhse", block.value, block.weight)
     t = torch.einsum("bhts,bhse->btse", block.attn, transformed) * block.scale[..., None, None]
