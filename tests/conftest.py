@@ -40,6 +40,12 @@ NEED_CAPTUM = (
 )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Without numba, as on some machines with a GPU, a CPU is slower, and says so."""
+    if find_spec("numba") is None:
+        config.addinivalue_line("filterwarnings", "ignore:the numba kernel does not work here")
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Slow tests are marked; those whose package is missing on this machine are skipped by name."""

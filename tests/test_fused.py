@@ -8,19 +8,24 @@ import pytest
 import torch
 
 import alti
-from alti.read import affine, assembly, process, verdicts
-from alti.read import walk as blocks
+from alti.methods import Inputs, Target, layerwise
+from alti.read import affine, assembly, process, verdicts, walk
 from alti.read.affine import Call, fused_for, projection
 
 import tiny
 
 PARTS = ("attn", "value", "weight", "scale", "residual", "bias", "output")
+USERS = (affine, assembly, verdicts, walk)
 
 
 def read(model, inputs, through=None):
     read_blocks = []
-    blocks._walk(model, inputs, lambda *block: read_blocks.append(block), through, blocks.COMPARED)
+    walk._walk(model, inputs, lambda *block: read_blocks.append(block), through, walk.COMPARED)
     return read_blocks
+
+
+def widened(block):
+    return replace(block, **{name: getattr(block, name).float() for name in PARTS})
 
 
 @pytest.fixture
@@ -37,10 +42,8 @@ def standing_in(monkeypatch):
     def carried(block, module, x, y, *, added):
         calls.append(("carried", block.weight.dtype, added))
         assert added == (x.data_ptr() != block.output.data_ptr())
-        wide = {name: getattr(block, name).float() for name in PARTS}
-        if not added:
-            x = wide["output"]
-        return plain(affine.carried, replace(block, **wide), Call(module, x, y))
+        block = replace(widened(block), attn=block.attn, value=block.value)  # which it leaves
+        return plain(affine.carried, block, Call(module, x if added else block.output, y))
 
     def errors(block, positions, branch, rounding):
         calls.append(("errors", branch is not None, rounding))
@@ -48,10 +51,11 @@ def standing_in(monkeypatch):
             (dtype for dtype in verdicts.LIMITS if rounding == verdicts.rounding_of(dtype)), None
         )
         assert (dtype is None) == (branch is None)
-        return plain(verdicts.errors, block, positions, None if branch is None else (branch, dtype))
+        branch = None if branch is None else (branch.float(), dtype)
+        return plain(verdicts.errors, widened(block), positions, branch)
 
     module = SimpleNamespace(carried=carried, errors=errors)
-    for user in (affine, verdicts, assembly):
+    for user in USERS:
         monkeypatch.setattr(
             user, "fused_for", lambda device, dtype: module if dtype == torch.float32 else None
         )
@@ -67,7 +71,7 @@ def test_blocks_are_the_same(family, dtype, standing_in, monkeypatch):
     inputs = tiny.inputs(model)
     fused_blocks = read(model, inputs)
     used = list(standing_in)
-    for user in (affine, verdicts, assembly):
+    for user in USERS:
         monkeypatch.setattr(user, "fused_for", fused_for)
     for (block, error), (plain, plain_error) in zip(fused_blocks, read(model, inputs), strict=True):
         for name in PARTS:
@@ -82,6 +86,42 @@ def test_blocks_are_the_same(family, dtype, standing_in, monkeypatch):
     assert {call for call in used if call[0] == "carried"} == (
         {("carried", dtype, False)} if post_norm else set()
     )
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "gemma2", "granite", "beit"])
+def test_half_precision_is_left_to_kernels_that_read_it(family, standing_in, monkeypatch):
+    model = tiny.build(family, dtype=torch.bfloat16)
+    inputs = tiny.inputs(model)
+    found, wide = [], []
+    walk.walk(model, inputs, found.append, half=True)
+    walk.walk(model, inputs, wide.append)
+    site = alti.FAMILIES[family].stacks[0].sites[0]
+    scaled = site.branch_scale or site.branch_gain or site.branch_norm
+    for block, plain in zip(found, wide, strict=True):
+        kept = {name for name in PARTS if getattr(block, name).dtype == torch.bfloat16}
+        of_sum = set() if site.norm or scaled else {"weight", "residual", "bias", "output"}
+        assert kept == {"attn", "value", *of_sum}
+        for name in PARTS:
+            torch.testing.assert_close(getattr(block, name).float(), getattr(plain, name))
+    monkeypatch.setattr(walk, "fused_for", fused_for)  # no GPU: all parts are float32
+    walk.walk(model, inputs, found.append, half=True)
+    assert {getattr(found[-1], name).dtype for name in PARTS} == {torch.float32}
+
+
+@pytest.mark.parametrize(("options", "half"), [({}, True), ({"kernel": "blocked"}, False)])
+def test_alti_asks_for_half_precision_where_its_kernel_reads_it(options, half, monkeypatch):
+    asked = []
+    monkeypatch.setattr(layerwise, "walk", lambda *_, half, **__: asked.append(half))
+    with pytest.raises(IndexError):  # of the maps that were not drawn
+        alti.methods.run("alti", *question_of("bert"), layers=True, **options)
+    assert asked == [half]
+
+
+def question_of(family):
+    model = tiny.build(family)
+    tensors = tiny.inputs(model)
+    mask = tensors["attention_mask"].bool()
+    return model, Inputs(tensors, ~mask), Target(position=torch.zeros_like(mask[:, :1]).long())
 
 
 def test_through_the_second_norm(standing_in):

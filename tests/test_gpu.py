@@ -167,6 +167,43 @@ def test_rows_sum_to_one_and_padding_is_zero(tokens):
     assert (c[~block.mask] == 0).all()
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["whole", "one row", "cross", "padded"])
+@pytest.mark.parametrize("shape", [(1, 1, 1, 48), (2, 3, 2, 60), (2, 5, 33, 40), (1, 12, 130, 100)])
+def test_parts_in_half_precision_are_read_as_they_are(shape, name, dtype):
+    block = variant(name, random_block(*shape, causal=True))
+    kept = {part: getattr(block, part).to(dtype) for part in PARTS if part != "scale"}
+    half = replace(block, **kept)
+    wide = replace(half, **{part: tensor.float() for part, tensor in kept.items()})
+    expected = alti.contributions(double(half), kernel="reference")
+    positions = torch.arange(half.output.shape[1], device="cuda").expand(len(half.output), -1)
+    branch = half.mixed() if name == "cross" else None
+    with poisoned():
+        ours = alti.contributions(half, kernel="triton")
+        errors = fused_for(half.scale.device, torch.float32).errors(half, positions, branch, 0.5)
+    assert ours.dtype == errors.dtype == torch.float32
+    torch.testing.assert_close(ours.double(), expected, rtol=0, atol=HALF_PRECISION)
+    assert torch.equal(ours, alti.contributions(wide, kernel="triton"))
+    assert torch.equal(
+        errors, fused_for(half.scale.device, torch.float32).errors(wide, positions, branch, 0.5)
+    )
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "bert", "gemma2"])
+def test_a_half_precision_model_is_explained_without_widening_what_kernels_read(
+    family, monkeypatch
+):
+    model = tiny.build(family, dtype=torch.bfloat16).cuda()
+    inputs = on_gpu(model)
+    narrow: list[Block] = []
+    blocks.walk(model, inputs, narrow.append, half=True)
+    for block, wide in zip(narrow, alti.trace(model, inputs), strict=True):
+        assert block.attn.dtype == block.value.dtype == torch.bfloat16
+        assert {getattr(wide, part).dtype for part in PARTS} == {torch.float32}
+        ours, plain = (alti.contributions(x, kernel="triton") for x in (block, wide))
+        torch.testing.assert_close(ours, plain, rtol=0, atol=ROUNDING)
+
+
 def test_values_that_overflow_a_float16():
     block = random_block(2, 4, 63, 48)
     block = replace(block, value=1e6 * block.value, residual=1e6 * block.residual)

@@ -10,7 +10,10 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 import alti
 import alti.read.attention_call as attention_call
 import alti.read.long as long
+from alti import Block
 from alti.methods import Inputs, Target, layerwise
+from alti.mix.contributions import Contributions
+from alti.read import verdicts
 from alti.read.attention_bias import bias_of
 from alti.read.attention_call import AttentionCall
 from alti.read.messages import Columns, Messages
@@ -167,6 +170,47 @@ def test_long_texts_are_explained_as_short_ones(
     torch.testing.assert_close(
         ours, plain, rtol=0, atol=float(plain.abs().max()) * (HALF_PRECISION if half else 1e-3)
     )
+
+
+def lazily(block: Block, dtype: torch.dtype) -> Block:
+    """A block that computes attention again, as that of a long text; values as a model has them."""
+
+    def again(rows: slice | Tensor) -> Tensor:
+        if isinstance(rows, slice):
+            return block.attn[:, :, rows, : rows.stop].contiguous()
+        return block.rows(rows).attn
+
+    return replace(block, attn=block.attn[..., :0], value=block.value.to(dtype), again=again)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(1, 1, 1, 48), (2, 3, 7, 60), (2, 5, 33, 40), (1, 12, 130, 100)])
+def test_rows_of_a_block_are_drawn_and_compared_as_the_whole(shape, dtype):
+    block = random_block(*shape, causal=True)
+    block = replace(block, value=block.value.to(dtype).float())
+    block = replace(block, output=block.rebuilt())
+    lazy, tokens = lazily(block, dtype), shape[2]
+    spans = [slice(first, min(first + 5, tokens)) for first in range(0, tokens, 5)]
+    expected = alti.contributions(double(block), kernel="reference")
+    with poisoned():
+        for span, drawn in zip(spans, Contributions().by_rows(lazy, spans), strict=True):
+            seen = drawn.shape[-1]
+            torch.testing.assert_close(
+                drawn.double(), expected[:, span, :seen], rtol=0, atol=HALF_PRECISION
+            )
+    positions = torch.randint(tokens, (shape[0], 4), device="cuda")
+    for part, factor in (("output", 1.0), ("residual", 1.01), ("weight", 0.99)):
+        wrong = replace(lazy, **{part: getattr(lazy, part) * factor})
+        with poisoned():
+            found = verdicts.errors(wrong, positions)
+        whole = replace(block, **{part: getattr(block, part) * factor})
+        plain = verdicts.relative(*rebuilt_at(whole, positions), None)
+        torch.testing.assert_close(found, plain, rtol=1e-3, atol=1e-5)
+
+
+def rebuilt_at(block: Block, positions: Tensor) -> tuple[Tensor, Tensor]:
+    rows = block.rows(positions)
+    return rows.rebuilt(), rows.output
 
 
 def test_long_rows_are_finished_in_parts(monkeypatch):

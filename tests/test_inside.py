@@ -68,6 +68,16 @@ def test_it_is_explained_as_the_language_model_it_is(family):
     assert all(torch.equal(value, state[name]) for name, value in whole.state_dict().items())
 
 
+def test_the_whole_is_not_read_but_says_where_the_language_model_is():
+    whole = build("gemma3")
+    inputs = {"input_ids": torch.tensor([[5, 6, 7]])}
+    with pytest.raises(
+        alti.UnsupportedModelError, match=r"the gemma3_text model inside a gemma3 .* takes it out"
+    ):
+        alti.check(whole, inputs)
+    assert max(alti.check(alti.load(whole, tiny.tokenizer()).model, inputs)) < 1e-6
+
+
 def test_it_is_loaded_from_a_folder(tmp_path):
     build("gemma3").save_pretrained(tmp_path)
     tiny.tokenizer().save_pretrained(tmp_path)

@@ -13,7 +13,7 @@ import alti.read.attention_call as attention_call
 import alti.read.by_layer as by_layer
 import alti.read.long as long
 from alti import AltiError, DecompositionError, Inputs, Target
-from alti.methods import METHODS, call
+from alti.methods import METHODS, call, layerwise
 from alti.model.model import Model
 from alti.read.backwards import walking_back
 from alti.read.by_layer import Tape
@@ -123,6 +123,19 @@ def test_rows_are_those_of_the_whole_block(family, side, by_rows):
 
 def assert_close(ours, plain):
     torch.testing.assert_close(ours, plain, rtol=1e-6, atol=1e-7)
+
+
+def test_rows_that_a_product_is_made_of(by_rows):
+    """Once they are all rows of a layer, no layer below is asked, nor a GPU waited for."""
+    model = tiny.build("llama", "AutoModelForCausalLM")
+    parts = []
+    walk(model, tiny.inputs(model, lengths=(9,)), parts.append, by_rows=True)
+    every = [slice(0, 3), slice(3, 6), slice(6, 9)]
+    rows = torch.zeros(1, 2, 9)
+    rows[0, 1, 4] = 1
+    assert layerwise.reached(rows, parts[0]) == every[1:2]
+    assert layerwise.reached(rows, parts[0], every[1:]) == every[1:2]
+    assert layerwise.reached(None, parts[0], every) == every
 
 
 def methods_for(family, linear):

@@ -61,16 +61,18 @@ class Drawing:
     rescale: bool = False
     last_only: bool = False
 
-    def through(self, rows: Tensor, block: Block) -> Tensor:
-        """rows · C of a block, [B, K, T] -> [B, K, T]; C is drawn some rows at a time."""
+    def through(self, rows: Tensor, block: Block, spans: Sequence[slice] | None = None) -> Tensor:
+        """rows · C of a block, [B, K, T] -> [B, K, T]; C is drawn some rows at a time.
+
+        `spans` are those with numbers in them, if that is known.
+        """
         below = torch.zeros_like(rows)
-        needed = (rows != 0).flatten(0, 1).any(0).cpu()  # rows of C: [T]
-        spans = [span for span in spans_of(block) if bool(needed[span].any())]
+        spans = reached(rows, block) if spans is None else spans
         for span, drawn in zip(spans, self._drawn(block, spans), strict=True):
-            below[..., : drawn.shape[-1]] += rows[..., span] @ drawn.to(rows)
+            below[..., : drawn.shape[-1]].baddbmm_(rows[..., span], drawn.to(rows))
         return scaled(below) if self.rescale else below
 
-    def _drawn(self, block: Block, spans: list[slice]) -> Iterator[Tensor]:
+    def _drawn(self, block: Block, spans: Sequence[slice]) -> Iterator[Tensor]:
         """C of some rows [B, n, S'] at a time."""
         if isinstance(self.draw, Contributions):
             return self.draw.by_rows(block, spans)
@@ -79,11 +81,29 @@ class Drawing:
     def whole(self, block: Block) -> Tensor:
         """C itself: [B, T, T]."""
         batch, targets, _ = block.output.shape
-        every = block.output.new_zeros(batch, targets, targets)
+        every = block.scale.new_zeros(batch, targets, targets)
         spans = spans_of(block)
         for span, drawn in zip(spans, self._drawn(block, spans), strict=True):
             every[:, span, : drawn.shape[-1]] = drawn
         return every
+
+
+def reads_half(draw: Draw) -> bool:
+    """Whether a map can be drawn of a block in half precision."""
+    return isinstance(draw, Contributions) and draw.half
+
+
+def reached(rows: Tensor, block: Block, before: Sequence[slice] = ()) -> list[slice]:
+    """Those spans of a block's rows that rows [B, K, T] of a product are made of.
+
+    `before` are those of the layer above: where they are all, so are these, and no GPU is waited
+    for.
+    """
+    every = spans_of(block)
+    if every == before:  # a token's own share goes on to the next layer
+        return every
+    needed = (rows != 0).flatten(0, 1).any(0).cpu()
+    return [span for span in every if bool(needed[span].any())]
 
 
 def spans_of(block: Block) -> list[slice]:
@@ -105,14 +125,18 @@ def _by_rows(
     """The same for long texts: from the last layer to the first, no map is held as a whole."""
     maps = []
     rows: Tensor | None = None
-    with walking_back(model, inputs.asking(target), through=through) as (output, blocks):
+    spans: Sequence[slice] = ()
+    asked = inputs.asking(target)
+    half = reads_half(drawing.draw)
+    with walking_back(model, asked, through=through, half=half) as (output, blocks):
         for block in blocks:
             if layers:
                 maps.append(drawing.whole(block).to(inputs.mask.device))
             if rows is None:
                 rows = _last(block, inputs, target, drawing)
             elif not drawing.last_only:
-                rows = drawing.through(rows, block)
+                spans = reached(rows, block, spans)
+                rows = drawing.through(rows, block, spans)
             elif not layers:
                 break
     assert rows is not None
@@ -123,7 +147,7 @@ def _last(block: Block, inputs: Inputs, target: Target, drawing: Drawing) -> Ten
     """Rows of the last map [B, K, T], those that predictions are read from."""
     if target.position is not None:
         return drawing.draw(block.rows(target.position))
-    rows = target.rows(inputs).to(block.output.dtype)
+    rows = target.rows(inputs).to(block.scale.dtype)
     return replace(drawing, rescale=False).through(rows, block)
 
 
@@ -176,5 +200,5 @@ def maps_of(
         else:
             keep(block)
 
-    output = walk(model, inputs.tensors, visit, through=through)
+    output = walk(model, inputs.tensors, visit, through=through, half=reads_half(draw))
     return maps, held[0] if held else None, output

@@ -54,6 +54,11 @@ class Contributions:
     p: int = 1
     kernel: str = "auto"
 
+    @property
+    def half(self) -> bool:
+        """Whether the kernel of a GPU reads parts of blocks in half precision as they are."""
+        return self.p == 1 and self.kernel in ("auto", "triton")
+
     def __call__(self, block: Block) -> Tensor:
         return contributions(block, p=self.p, kernel=self.kernel)
 
@@ -124,4 +129,4 @@ def _rescaled(product: Tensor) -> Tensor:
 
 
 def _kernel(name: str, block: Block, task: str) -> Any:
-    return pick(name, task, block.attn.device, block.attn.dtype)
+    return pick(name, task, block.scale.device, block.scale.dtype)

@@ -154,7 +154,7 @@ class Call(NamedTuple):
 def carried(block: Block, call: Call) -> Block:
     """A block carried through a norm that read its output, or that plus a feed-forward layer's."""
     same = call.input.data_ptr() == block.output.data_ptr()
-    fused = fused_for(block.attn.device, block.attn.dtype)
+    fused = fused_for(block.scale.device, block.scale.dtype)
     if fused and is_layer_norm(call.module):
         block_after: Block = fused.carried(
             block, call.module, call.input, call.output, added=not same

@@ -29,6 +29,7 @@ class Recorded:
     factor: float  # that the branch is multiplied by
     gain: Tensor | None  # [D]  the same for each dimension
     numbers: tuple[Tensor, Tensor]  # 0 and 1 in the dtype that blocks are computed in
+    half: bool  # parts may stay in the dtype that the model has them in
 
     @property
     def norms(self) -> list[nn.Module]:
@@ -76,14 +77,13 @@ def assemble(recorded: Recorded, mask: Tensor | None) -> tuple[Block, Tensor | N
 
 
 def _dtype(recorded: Recorded) -> torch.dtype | None:
-    """What the parts are computed in; None: as they are, for a fused norm that widens them."""
+    """What the parts are computed in; None: as they are, for fused kernels that widen them."""
     site = recorded.place.site
     wide = torch.promote_types(recorded.x.dtype, torch.float32)
-    if not site.norm or not is_layer_norm(recorded.calls["norm"].module):
+    if site.branch_norm or site.branch_scale or recorded.gain is not None:
         return wide
-    if site.branch_norm or site.branch_scale:
-        return wide
-    return None if fused_for(recorded.x.device, wide) else wide
+    kept = is_layer_norm(recorded.calls["norm"].module) if site.norm else recorded.half
+    return None if kept and fused_for(recorded.x.device, wide) else wide
 
 
 def _branch(recorded: Recorded, dtype: torch.dtype | None) -> Block:
@@ -92,14 +92,15 @@ def _branch(recorded: Recorded, dtype: torch.dtype | None) -> Block:
     probs, value, call = recorded.attention
     x = recorded.x
     zero, one = recorded.numbers
+    read = None if recorded.half else one.dtype  # what attention is read in
     out = recorded.calls["out"]
     weight, bias = projection(out.module, out.input, dtype)
     _require_shapes(recorded, weight)
     _require_affine(recorded.place, out, weight, bias)
     block = Block(
-        attn=probs.to(one.dtype),
+        attn=probs.to(dtype=read),
         again=None if call is None else partial(_again, call, one.dtype),
-        value=repeated(value, probs.shape[1]).to(one.dtype),
+        value=repeated(value, probs.shape[1]).to(dtype=read),
         weight=weight.reshape(probs.shape[1], value.shape[3], -1),
         scale=one.expand(x.shape[:2]),
         residual=zero.expand(x.shape),

@@ -69,6 +69,11 @@ class AttentionCall:
         sums: Tensor = self.fused.forward(self)[0]
         return sums
 
+    @cached_property
+    def places(self) -> Tensor:  # [T]
+        """The positions of all rows, of which neighbours are a view."""
+        return torch.arange(self.query.shape[2], device=self.query.device)
+
     @property
     def wide(self) -> bool:
         """Whether scores are float32 though queries and keys are not, as in sdpa."""

@@ -25,7 +25,7 @@ from alti.read.walk import COMPARED, BlockReader, Through
 
 @contextmanager
 def walking_back(
-    model: nn.Module, inputs: Mapping[str, Any], *, through: Through = None
+    model: nn.Module, inputs: Mapping[str, Any], *, through: Through = None, half: bool = False
 ) -> Iterator[tuple[Any, Iterator[Block]]]:
     """Run the model once: its output, and its blocks by rows, the last one first.
 
@@ -33,7 +33,7 @@ def walking_back(
     here, once each. Layers must follow each other (`alti.read.long.can_be_long`).
     """
     inner = network(model)
-    reader = _Backwards(inner, inputs, through)
+    reader = _Backwards(inner, inputs, through, half)
     expect(2 * (reader.layers_in_all + reader.sites_in_all))  # of the pass, then of the blocks
     with torch.no_grad(), reader.listening():
         output = call(inner, inputs)
@@ -50,8 +50,10 @@ class _LayerRead(Exception):
 class _Backwards(BlockReader):
     """Keeps what the layers read, and makes their blocks again."""
 
-    def __init__(self, model: PreTrainedModel, inputs: Mapping[str, Any], through: Through) -> None:
-        super().__init__(model, inputs, self._keep, through, COMPARED, by_rows=True)
+    def __init__(
+        self, model: PreTrainedModel, inputs: Mapping[str, Any], through: Through, half: bool
+    ) -> None:
+        super().__init__(model, inputs, self._keep, through, COMPARED, by_rows=True, half=half)
         ((stack, self.layers),) = self.stacks
         self.sites = len(stack.sites)
         self.kept: list[LayerCall] = []

@@ -59,6 +59,12 @@ def family_named(name: str, config: Mapping[str, Any]) -> Family:
             f"alti cannot read {name} models: {REFUSED[name]}; `alti families` lists those that it "
             "reads"
         )
+    inside = getattr(config.get("text_config"), "model_type", None)
+    if name not in FAMILIES and inside in FAMILIES:
+        raise UnsupportedModelError(
+            f"alti reads the {inside} model inside a {name} model, given text alone: "
+            "alti.load(model, tokenizer) takes it out, and its model.model is that"
+        )
     if name not in FAMILIES:
         alike = ", ".join(get_close_matches(name, FAMILIES))
         raise UnsupportedModelError(

@@ -141,7 +141,7 @@ def probabilities(call: AttentionCall, sums: Tensor, rows: Rows, seen: int) -> T
     query, key, _ = launch.tensors
     batch, heads, targets, width = query.shape
     if isinstance(rows, slice):
-        rows = torch.arange(*rows.indices(targets), device=query.device)[None]
+        rows = call.places[None, rows]
     count = rows.shape[1]
     out = query.new_empty(batch, heads, count, seen, dtype=torch.float32)
     heads_of, group, _, sources, _ = launch.sizes

@@ -1,4 +1,4 @@
-"""What `norms.carried` and `comparing.errors` compute, in one and in two launches on a GPU.
+"""What `affine.carried` and `verdicts.errors` compute, in one and in two launches on a GPU.
 
 Small batches wait for launches. Everything is float32 inside, whatever the model's dtype: parts are
 read as they are.
@@ -109,19 +109,25 @@ def _carry(
 @triton.jit
 def _mix(
     a_ptr, v_ptr, w_ptr, at_ptr, out_ptr, S, D, d, n, a_b, a_h, a_t, a_s, v_b, v_h, v_s, v_d, w_h,
-    w_d, w_o, at_b, at_n, WIDTH: tl.constexpr, SOURCES: tl.constexpr, WIDE: tl.constexpr,
+    w_d, w_o, at_b, at_n, CHOSEN: tl.constexpr, WIDTH: tl.constexpr, SOURCES: tl.constexpr,
+    WIDE: tl.constexpr,
 ):  # fmt: skip
-    """Σ_s attn value of one head at one position, times its weight: out [B · n, H, D]."""
+    """Σ_s attn value of one head at one position, times its weight: out [B · n, H, D].
+
+    With CHOSEN attention is that of these positions alone.
+    """
     row, h = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
     b, k = row // n, tl.arange(0, WIDTH)
-    i = tl.load(at_ptr + b * at_b + (row % n) * at_n)
+    i = row % n
+    if not CHOSEN:
+        i = tl.load(at_ptr + b * at_b + i * at_n)
     mixed = tl.zeros([WIDTH], dtype=tl.float32)
     for start in range(0, S, SOURCES):
         s = start + tl.arange(0, SOURCES).to(tl.int64)
         a = tl.load(a_ptr + b * a_b + h * a_h + i * a_t + s * a_s, mask=s < S, other=0.0)
         v_at = v_ptr + b * v_b + h * v_h + s[:, None] * v_s + k[None, :] * v_d
         v = tl.load(v_at, mask=(s < S)[:, None] & (k < d)[None, :], other=0.0)
-        mixed += tl.sum(a[:, None] * v, 0)
+        mixed += tl.sum(a.to(tl.float32)[:, None] * v.to(tl.float32), 0)
     for start in range(0, D, WIDE):
         o = start + tl.arange(0, WIDE)
         w_at = w_ptr + h * w_h + k[:, None].to(tl.int64) * w_d + o[None, :] * w_o
@@ -175,7 +181,7 @@ def _compare(
 
 
 def carried(block: Block, module: nn.LayerNorm, x: Tensor, y: Tensor, *, added: bool) -> Block:
-    """`norms.carried` for a LayerNorm that mapped x to y; `added`: x is more than block.output."""
+    """`affine.carried` for a LayerNorm that mapped x to y; `added`: x is more than block.output."""
     shape = block.output.shape
     width = shape[-1]
     x, y, residual, output = (_packed(t, shape) for t in (x, y, block.residual, block.output))
@@ -210,10 +216,9 @@ def carried(block: Block, module: nn.LayerNorm, x: Tensor, y: Tensor, *, added: 
 
 
 def errors(block: Block, positions: Tensor, branch: Tensor | None, rounding: float) -> Tensor:
-    """`comparing.errors`, with what rounding of the whole allows its branch."""
-    batch, heads, _, sources = block.attn.shape
+    """`verdicts.errors`, with what rounding of the whole allows its branch."""
+    batch, heads, _, width = block.value.shape
     count = positions.shape[1]
-    width = block.value.shape[-1]
     most = max(1, PARTS // (batch * heads * block.output.shape[-1]))
     if count > most:
         chunks = positions.split(most, 1)
@@ -221,13 +226,15 @@ def errors(block: Block, positions: Tensor, branch: Tensor | None, rounding: flo
     r, bias, y = (lined(tensor) for tensor in (block.residual, block.bias, block.output))
     own = y if branch is None else lined(branch)
     mask = block.scale if block.mask is None else block.mask
+    chosen = block.again is not None
+    attn = block.attn if block.again is None else block.again(positions)
     parts = block.scale.new_empty(batch * count, heads, y.shape[-1])
     relative = block.scale.new_empty(batch, count)
     with torch.cuda.device(y.device):
         _mix[batch * count, heads](
-            block.attn, block.value, block.weight, positions, parts, sources, y.shape[-1], width,
-            count, *block.attn.stride(), *block.value.stride(), *block.weight.stride(),
-            *positions.stride(), power_of_2(width), SOURCES, WIDE,
+            attn, block.value, block.weight, positions, parts, attn.shape[-1], y.shape[-1], width,
+            count, *attn.stride(), *block.value.stride(), *block.weight.stride(),
+            *positions.stride(), chosen, power_of_2(width), SOURCES, WIDE,
         )  # fmt: skip
         _compare[batch * count,](
             parts, block.scale, r, bias, y, own, mask, positions, relative, y.shape[-1], heads,

@@ -91,8 +91,8 @@ def errors(
     as that rounding allows.
     """
     rounding = 0.0 if branch is None else rounding_of(branch[1])
-    fused = fused_for(block.attn.device, block.attn.dtype)
-    if fused and block.again is None:
+    fused = fused_for(block.scale.device, block.scale.dtype)
+    if fused:
         own = None if branch is None else branch[0]
         fused_errors: Tensor = fused.errors(block, positions, own, rounding)
         return fused_errors

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from alti._errors import DecompositionError, UnsupportedModelError, UsageError
 from alti._progress import expect
 from alti.family import Site, Stack
-from alti.read.affine import Call, carried
+from alti.read.affine import Call, carried, fused_for
 from alti.read.assembly import Recorded, assemble, require_calls, require_whole, total_of
 from alti.read.attention_hook import paused
 from alti.read.block import Block
@@ -37,6 +37,7 @@ def walk(
     *,
     through: Through = None,
     by_rows: bool = False,
+    half: bool = False,
 ) -> Any:
     """Run the model once, pass each attention block to `visit`, return the model's output.
 
@@ -47,13 +48,14 @@ def walk(
     `through="ffn"` carries each block through the second norm of its layer (for Globenc and
     ALTI + LN2). With `by_rows` a block holds no attention, but computes that of some rows again
     when it is asked for them (`Block.span`, `Block.rows`): for texts whose T² is too much, see also
-    `alti.read.backwards`. The model is left as it was, also after an exception.
+    `alti.read.backwards`. With `half` a block on a GPU may hold parts in half precision, as the
+    model has them. The model is left as it was, also after an exception.
 
     >>> inputs = tokenizer("A clever film.", return_tensors="pt")
     >>> maps = []
     >>> alti.walk(model, inputs, lambda block: maps.append(alti.contributions(block)))
     """
-    return _walk(model, inputs, lambda block, _: visit(block), through, COMPARED, by_rows)
+    return _walk(model, inputs, lambda block, _: visit(block), through, COMPARED, by_rows, half)
 
 
 def trace(model: nn.Module, inputs: Mapping[str, Any], *, through: Through = None) -> list[Block]:
@@ -94,13 +96,14 @@ def _walk(
     through: Through,
     compared: int | None,
     by_rows: bool = False,
+    half: bool = False,
 ) -> Any:
     if through not in (None, "ffn"):
         raise UsageError(
             f"through = {through!r} is not known: give 'ffn' for the second norm, or None"
         )
     inner = network(model)
-    reader = BlockReader(inner, inputs, report, through, compared, by_rows)
+    reader = BlockReader(inner, inputs, report, through, compared, by_rows, half)
     expect(reader.sites_in_all)
     with torch.no_grad(), reader.listening():
         output = call(inner, inputs)
@@ -119,11 +122,13 @@ class BlockReader(Reader):
         through: Through,
         compared: int | None,
         by_rows: bool,
+        half: bool,
     ) -> None:
         super().__init__(model, by_rows=by_rows)
         self.inputs = inputs
         self.report = report
         self.through = through
+        self.half = half and through is None  # a second norm computes in float32
         self.sample = Sample(compared)
         self.verdicts = Verdicts(at_once=compared is None)
         self.x = torch.empty(0)  # the residual of the site that is running
@@ -214,8 +219,12 @@ class BlockReader(Reader):
         gain = None
         if site.branch_gain and self.layer is not None:
             gain = self.layer.get_parameter(site.branch_gain)
-        numbers = self._numbers(torch.promote_types(x.dtype, torch.float32), x.device)
-        return Recorded(place, self.calls, attention, x, total, output, factor, gain, numbers)
+        wide = torch.promote_types(x.dtype, torch.float32)
+        half = self.half and fused_for(x.device, wide) is not None
+        return Recorded(
+            place, self.calls, attention, x, total, output, factor, gain, half=half,
+            numbers=self._numbers(wide, x.device),
+        )  # fmt: skip
 
     def _carry(self, site: Site, output: Any) -> None:
         """The layer ended: carry the waiting block through the second norm, the layer's last."""

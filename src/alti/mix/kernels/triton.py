@@ -4,16 +4,17 @@ One program of `_kernel` owns BI target rows and a slice of the width, two halve
 part of u in registers and goes through BJ source tokens: u minus the rows' attention [BI, H] times
 the source's vectors [H, BD] in one tensor-core step a half, then the sum of its absolute values is
 subtracted from that of u. Sources before the first and after the last tile with any attention
-(causal, padding, windows) are skipped. `_turn`, `_largest` and `_vectors` lay out its operands;
+(causal, padding, windows) are skipped. `_turn`, `_largest`, `_vectors` lay out its operands;
 `triton_rows` adds up the slices, computes the entries that the residual is part of, and divides the
 rows.
 
-Attention and vectors enter the tensor cores as float16, scaled so that they cannot overflow, and so
-that little attention is not rounded to nothing; sums are float32, and short: a difference is taken
-per slice, so that no two large sums are subtracted.
+Parts are read in the dtype that they have. Attention and vectors enter the tensor cores as float16,
+scaled so that they cannot overflow, and so that little attention is not rounded to nothing; sums
+are float32, and short: a difference is taken per slice, so that no two large sums are subtracted.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import torch
 import triton
@@ -51,7 +52,8 @@ def _largest(v_ptr, w_ptr, out_ptr, B, H, S, K, D, d, v_b, v_h, v_s, v_d, w_k, w
         h = tile // tiles % H
         s = tile % tiles * VS + tl.arange(0, VS)[:, None]
         v_at = v_ptr + b * v_b + h * v_h + s.to(tl.int64) * v_s + k * v_d
-        most = tl.maximum(most, tl.abs(tl.load(v_at, mask=(s < S) & (k < d), other=0.0)))
+        v = tl.load(v_at, mask=(s < S) & (k < d), other=0.0)
+        most = tl.maximum(most, tl.abs(v.to(tl.float32)))
     tl.store(out_ptr + share, tl.max(tl.max(most, 1), 0))
     tiles = tl.cdiv(D, VD)
     most = tl.zeros([LK, VD], dtype=tl.float32)
@@ -59,19 +61,29 @@ def _largest(v_ptr, w_ptr, out_ptr, B, H, S, K, D, d, v_b, v_h, v_s, v_d, w_k, w
         i = tile // tiles * LK + tl.arange(0, LK)[:, None]
         o = tile % tiles * VD + tl.arange(0, VD)[None, :]
         w_at = w_ptr + i.to(tl.int64) * w_k + o * w_o
-        most = tl.maximum(most, tl.abs(tl.load(w_at, mask=(i < K) & (o < D), other=0.0)))
+        w = tl.load(w_at, mask=(i < K) & (o < D), other=0.0)
+        most = tl.maximum(most, tl.abs(w.to(tl.float32)))
     tl.store(out_ptr + shares + share, tl.max(tl.max(most, 1), 0))
 
 
 @triton.jit
-def _unit(sizes_ptr, D, SHARES: tl.constexpr):
-    """A power of two to divide f = v W and v by, so that neither overflows a float16.
+def _scaled(v_ptr, sizes_ptr, unit_ptr, s, S, D, d, v_b, v_h, v_s, v_d, WIDTH: tl.constexpr,
+            SHARES: tl.constexpr):  # fmt: skip
+    """Values [.., WIDTH] of some tokens in float16, divided by a unit, which is stored.
 
-    |f| ≤ D · max|v| · max|W|.
+    That is a power of two such that neither they nor f = v W overflow: |f| ≤ D · max|v| · max|W|.
     """
     share = tl.arange(0, SHARES)
-    v, w = tl.max(tl.load(sizes_ptr + share), 0), tl.max(tl.load(sizes_ptr + SHARES + share), 0)
-    return tl.exp2(tl.ceil(tl.log2(tl.maximum(v * tl.maximum(D * w, 1.0) / LARGEST, 1e-30))))
+    most, w = tl.max(tl.load(sizes_ptr + share), 0), tl.max(tl.load(sizes_ptr + SHARES + share), 0)
+    most = most * tl.maximum(D * w, 1.0) / LARGEST
+    unit = tl.exp2(tl.ceil(tl.log2(tl.maximum(most, 1e-30))))
+    if (tl.program_id(0) == 0) & (tl.program_id(1) == 0) & (tl.program_id(2) == 0):
+        tl.store(unit_ptr, unit)
+    b, h = tl.program_id(1).to(tl.int64), tl.program_id(2).to(tl.int64)
+    k = tl.arange(0, WIDTH)
+    v_at = v_ptr + b * v_b + h * v_h + s[:, None] * v_s + k[None, :] * v_d
+    v = tl.load(v_at, mask=(s < S)[:, None] & (k < d)[None, :], other=0.0)
+    return (v.to(tl.float32) / unit).to(tl.float16)
 
 
 @triton.jit
@@ -83,7 +95,8 @@ def _turn(a_ptr, out_ptr, occupied_ptr, H, T, S, a_b, a_h, a_t, a_s, PADDED: tl.
     i = (tile_i * TI + tl.arange(0, TI))[None, :, None].to(tl.int64)
     h = tl.arange(0, PADDED)[None, None, :].to(tl.int64)
     inside = (j < S) & (i < T)
-    a = tl.load(a_ptr + b * a_b + h * a_h + i * a_t + j * a_s, mask=inside & (h < H), other=0.0)
+    a_at = a_ptr + b * a_b + h * a_h + i * a_t + j * a_s
+    a = tl.load(a_at, mask=inside & (h < H), other=0.0).to(tl.float32)
     turned = (a * -SHARP).to(tl.float16)
     tl.store(out_ptr + ((b * S + j) * T + i) * PADDED + h, turned, mask=inside)
     occupied = (tl.max(tl.max(tl.max(a, 2), 1), 0) > 0).to(tl.int32)
@@ -96,26 +109,35 @@ def _turn(a_ptr, out_ptr, occupied_ptr, H, T, S, a_b, a_h, a_t, a_s, PADDED: tl.
 def _vectors(v_ptr, w_ptr, sizes_ptr, unit_ptr, out_ptr, B, S, D, d, v_b, v_h, v_s, v_d, w_h, w_d,
              w_o, VS: tl.constexpr, VD: tl.constexpr, WIDTH: tl.constexpr,
              SHARES: tl.constexpr):  # fmt: skip
-    """value [B, H, S, d], weight [H, d, D] -> f [H, B, S, D] in float16, divided by _unit"""
-    unit = _unit(sizes_ptr, D, SHARES)
-    if (tl.program_id(0) == 0) & (tl.program_id(1) == 0) & (tl.program_id(2) == 0):
-        tl.store(unit_ptr, unit)
+    """value [B, H, S, d], weight [H, d, D] -> f [H, B, S, D] in float16, divided by a unit"""
     slices = tl.cdiv(D, VD)
     part, tile = tl.program_id(0) % slices, tl.program_id(0) // slices
     b, h = tl.program_id(1).to(tl.int64), tl.program_id(2).to(tl.int64)
     s, k, o = tile * VS + tl.arange(0, VS), tl.arange(0, WIDTH), part * VD + tl.arange(0, VD)
     s = s.to(tl.int64)
-    inside = (s < S)[:, None] & (k < d)[None, :]
-    v = tl.load(
-        v_ptr + b * v_b + h * v_h + s[:, None] * v_s + k[None, :] * v_d, mask=inside, other=0.0
-    )
+    v = _scaled(
+        v_ptr, sizes_ptr, unit_ptr, s, S, D, d, v_b, v_h, v_s, v_d, WIDTH, SHARES
+    )  # fmt: skip
     w_in = (k < d)[:, None] & (o < D)[None, :]
     w = tl.load(w_ptr + h * w_h + k[:, None] * w_d + o[None, :] * w_o, mask=w_in, other=0.0)
-    f = tl.dot((v / unit).to(tl.float16), w.to(tl.float16))
+    f = tl.dot(v, w.to(tl.float16))
     tl.store(
         out_ptr + ((h * B + b) * S + s[:, None]) * D + o[None, :], f.to(tl.float16),
         mask=(s < S)[:, None] & (o < D)[None, :],
     )  # fmt: skip
+
+
+@triton.jit
+def _halved(v_ptr, sizes_ptr, unit_ptr, out_ptr, S, D, d, v_b, v_h, v_s, v_d, VS: tl.constexpr,
+            WIDTH: tl.constexpr, SHARES: tl.constexpr):  # fmt: skip
+    """value [B, H, S, d] -> [H, B, S, d] in float16, divided by a unit"""
+    s, k = (tl.program_id(0) * VS + tl.arange(0, VS)).to(tl.int64), tl.arange(0, WIDTH)
+    v = _scaled(
+        v_ptr, sizes_ptr, unit_ptr, s, S, D, d, v_b, v_h, v_s, v_d, WIDTH, SHARES
+    )  # fmt: skip
+    text = tl.program_id(2).to(tl.int64) * tl.num_programs(1) + tl.program_id(1)
+    out_at = out_ptr + (text * S + s[:, None]) * d + k[None, :]
+    tl.store(out_at, v, mask=(s < S)[:, None] & (k < d)[None, :])
 
 
 @triton.jit
@@ -202,6 +224,7 @@ def contributions(block: Block) -> Tensor:
 
 def by_rows(block: Block, spans: Iterable[slice]) -> Iterator[Tensor]:
     """Some rows at a time of the map of a block that computes attention again."""
+    block = replace(block, own=block.own_columns())  # once for all spans
     with torch.cuda.device(block.attn.device):
         operands = _many_operands(block.value, block.weight)
     for rows in spans:
@@ -221,14 +244,7 @@ def _operands(value: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     """What vectors are divided by, and f [H, B, S, D]."""
     batch, heads, sources, width = value.shape
     out = weight.shape[-1]
-    padded = max(16, power_of_2(width))
-    flat = weight.flatten(0, 1)
-    sizes = torch.empty(2 * SHARES + 1, dtype=torch.float32, device=value.device)
-    unit = sizes[-1:]
-    _largest[SHARES,](
-        value, flat, sizes, batch, heads, sources, len(flat), out, width, *value.stride(),
-        *flat.stride(), VS, padded, LK, VD, num_warps=4,
-    )  # fmt: skip
+    padded, sizes, unit = _measured(value, weight)
     f = torch.empty(heads, batch, sources, out, dtype=torch.float16, device=value.device)
     _vectors[cdiv(out, VD) * cdiv(sources, VS), batch, heads](
         value, weight, sizes, unit, f, batch, sources, out, width, *value.stride(),
@@ -239,10 +255,27 @@ def _operands(value: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
 
 def _many_operands(value: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     """The same for many tokens, whose product is worth a library's."""
-    most = value.abs().amax().float() * (weight.shape[-1] * weight.abs().amax()).clamp_min(1)
-    unit = (most / LARGEST.value).clamp_min(1e-30).log2().ceil().exp2()
-    f = (value / unit).half().transpose(0, 1) @ weight.half()[:, None]
-    return unit[None], f.contiguous()
+    batch, heads, sources, width = value.shape
+    padded, sizes, unit = _measured(value, weight)
+    halved = torch.empty(heads, batch, sources, width, dtype=torch.float16, device=value.device)
+    _halved[cdiv(sources, VS), batch, heads](
+        value, sizes, unit, halved, sources, weight.shape[-1], width, *value.stride(), VS, padded,
+        SHARES, num_warps=4,
+    )  # fmt: skip
+    return unit, (halved @ weight.half()[:, None]).contiguous()
+
+
+def _measured(value: Tensor, weight: Tensor) -> tuple[int, Tensor, Tensor]:
+    """The width of a tile of values, the sizes that a unit is made of, and the place for that."""
+    batch, heads, sources, width = value.shape
+    flat = weight.flatten(0, 1)
+    padded = max(16, power_of_2(width))
+    sizes = torch.empty(2 * SHARES + 1, dtype=torch.float32, device=value.device)
+    _largest[SHARES,](
+        value, flat, sizes, batch, heads, sources, *flat.shape, width, *value.stride(),
+        *flat.stride(), VS, padded, LK, VD, num_warps=4,
+    )  # fmt: skip
+    return padded, sizes, sizes[-1:]
 
 
 def _turned(attn: Tensor) -> tuple[Tensor, Tensor]:

@@ -36,7 +36,7 @@ def _residual_entry(
                 a = tl.load(attn_ptr + h * a_h + i * a_t + column * a_s, mask=rows, other=0.0)
                 f_at = f_ptr + (h * B * F + column)[:, None] * D + d[None, :]
                 f = tl.load(f_at, mask=inside, other=0.0).to(tl.float32)
-                t += (a * SHARP)[:, None] * f
+                t += (a.to(tl.float32) * SHARP)[:, None] * f
         mine += tl.sum(tl.abs(u) - tl.abs(u - t), 1)
     return mine
 
