@@ -258,7 +258,7 @@ class Model(OtherHeads, WithHeads):
         texts: numbers, `rate` of them a second, or (without it) features; one that sees images, one
         after the other.
         """
-        if batch_size < 1:
+        if not isinstance(batch_size, int) or batch_size < 1:
             raise UsageError(f"batch_size = {batch_size} is not a number of texts: give 1 or more")
         check_texts(texts)
         answers = answer is not None or generate is not None
