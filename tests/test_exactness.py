@@ -434,6 +434,20 @@ def test_weights_made_in_inference_mode_are_read(method):
     alti.explain(model, tiny.tokenizer(), "a long film", method=method)
 
 
+@pytest.mark.parametrize("method", ["linear", "consensus", "gradient", "surrogate"])
+def test_weights_made_in_inference_mode_have_no_gradients(method):
+    with torch.inference_mode():
+        model = tiny.speaking("bert", CLASSIFIER)
+    with pytest.raises(alti.UnsupportedModelError, match="load it outside of that mode, or use al"):
+        alti.explain(model, tiny.tokenizer(), "a long film", method=method)
+
+
+def test_a_model_without_weights_is_refused():
+    model = tiny.speaking("bert", CLASSIFIER).to("meta")
+    with pytest.raises(alti.UnsupportedModelError, match="no weights, it is on the meta device"):
+        alti.explain(model, tiny.tokenizer(), "a long film")
+
+
 @pytest.mark.parametrize(
     ("family", "path"), [("bert", "embeddings"), ("bert", "embeddings.LayerNorm"), ("gpt2", "wte")]
 )
