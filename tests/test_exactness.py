@@ -262,7 +262,7 @@ def test_the_norm_of_the_sum_is_not_what_reads_it(monkeypatch):
 def test_a_pool_that_does_not_exist_is_refused(monkeypatch):
     with pytest.raises(
         alti.UsageError,
-        match=r"pool = 'nonsense' is no position: give first, last, eos, mean, first_and_mean or",
+        match=r"pool = 'nonsense' is no position: give first, last, eos, mean, patches, first_and_",
     ):
         replace(alti.FAMILIES["bert"], pool="nonsense")
     monkeypatch.setitem(
