@@ -1,5 +1,6 @@
 """What an encoder–decoder writes: a source for one stack, the prefix of a target for the other."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +9,7 @@ from torch import nn
 from alti._errors import AltiError, UnsupportedModelError, UsageError
 from alti.model.answers import Answer, generation_of, ids_of, write
 from alti.model.encoded import Encoded
+from alti.model.pretrained import quiet
 from alti.model.tokenize import Encoder, check_text
 from alti.read.modules import network
 
@@ -115,7 +117,9 @@ def _generated(
         given = {"input_features": source.features[None].to(inner.device)}
     else:
         given = encoder.collate([source]).tensors
-    ids = write(model, {**given, **options}, asked)
+    # generate of speech models logs a warning about options that it sets itself
+    with quiet(bar=True) if encoder.hears else nullcontext():
+        ids = write(model, {**given, **options}, asked)
     ids = _without_ends(ids, options.get("eos_token_id", config.eos_token_id), encoder.pad)
     if encoder.hears:  # speech models put in front what their tokenizer does, and may not return it
         ids = [*_of_text(encoder, ".")[0], *(i for i in ids if i not in encoder.special)]
