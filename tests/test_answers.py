@@ -523,6 +523,7 @@ def test_sampling_has_a_seed():
         (True, "neither a number"),
         ("5", "neither a number"),
         ({"max_new_tokens": 2, "num_return_sequences": 2, "do_sample": True}, "several answers"),
+        ({"max_new_tokens": 2, "nope": 1}, "transformers refuses generate = .*: .*'nope'"),
         (1000, "the model takes 400 in all"),
         ({"max_length": 900}, "the model takes 400 in all"),
         ({"generation_config": GenerationConfig(max_new_tokens=900)}, "takes 400 in all"),

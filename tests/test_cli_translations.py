@@ -166,7 +166,7 @@ def test_bad_sounds_are_one_sentence(run, hearing, folder, tmp_path):
         assert message in err
         assert len(err.splitlines()) == 1
     code, _, err = run("explain", TEXT, "-m", hearing, "--answer", ANSWER)
-    assert (code, "a text was given to a model that hears" in err) == (2, True)
+    assert (code, "model that hears: give audio= (--audio)" in err) == (2, True)
     code, _, err = run("explain", TEXT, "--audio", tmp_path / "good.wav", "-m", hearing)
     assert (code, "give one of a TEXT" in err) == (2, True)
 

@@ -4,6 +4,7 @@ import logging
 
 import pytest
 import torch
+import transformers
 
 import alti
 from alti.methods import METHODS
@@ -424,6 +425,23 @@ def whisper() -> alti.Model:
 @pytest.fixture(scope="session")
 def features() -> torch.Tensor:
     return torch.randn(8, 18, generator=torch.Generator().manual_seed(0))
+
+
+def test_what_generate_logs_of_itself_is_not_shown(features, caplog, monkeypatch):
+    model = speaker()
+    logger = transformers.logging.get_logger("transformers.generation")
+
+    def generate(**options: object) -> torch.Tensor:
+        logger.warning("set by the model itself")
+        return torch.tensor([[0, 9, 10]])
+
+    monkeypatch.setattr(model.model, "generate", generate)
+    logger.addHandler(caplog.handler)
+    try:
+        assert len(model.explain(features=features, generate=2)) > 0
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert not caplog.records
 
 
 def test_frames_of_a_sound_are_tokens(whisper, features):

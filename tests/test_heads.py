@@ -474,12 +474,17 @@ def test_positions_on_the_command_line(run, tagger):
 
 def test_wrong_positions_on_the_command_line(run, tagger, tmp_path):
     (tmp_path / "a.txt").write_text("A film.\n")
+    writer = tmp_path / "writer"
+    model = loaded("AutoModelForMaskedLM")
+    model.model.save_pretrained(writer)
+    model.tokenizer.save_pretrained(writer)
     cases = [
         (["A film.", "-m", tagger, "--positions", "some"], "--positions some names no tokens"),
         (["A film.", "-m", tagger, "--positions", "99"], "position = 99 is outside the text"),
         (["A film.", "--positions", "all"], "a sequence classifier reads its own: leave it out"),
         (["--file", tmp_path / "a.txt", "-m", tagger, "--positions", "all"], "go with one TEXT"),
         (["A film.", "-m", tagger, "--positions", "entities", "--total"], "leave --total out"),
+        (["A film.", "-m", writer, "--positions", "entities"], "of a token classifier, and writer"),
     ]
     for arguments, message in cases:
         code, out, err = run("explain", *arguments)

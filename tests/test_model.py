@@ -237,6 +237,12 @@ def test_wrong_types(model):
         alti.UsageError, match="text is list, expected a str: for several texts use explain_all"
     ):
         model.explain(["a", "b"])
+    with pytest.raises(alti.UsageError, match=r"text is dict, .*: a chat is a list of messages"):
+        model.explain({"role": "user", "content": "Hello."})
+    with pytest.raises(alti.UsageError, match=r"text_pair is int, expected a str$"):
+        model.explain("a", 5)
+    with pytest.raises(alti.UsageError, match=r"batch_size = 2\.5 is not a number of texts"):
+        model.explain_all(["a"], batch_size=2.5)
     with pytest.raises(alti.UsageError, match="texts is one str"):
         model.explain_all("a long film")
     with pytest.raises(alti.UsageError, match="batch_size = 0"):
@@ -391,7 +397,7 @@ def test_unknown_models(tmp_path):
         match=r"model '/no/such/model' does not exist: give a folder .*, or a hub name",
     ):
         alti.load("/no/such/model")
-    with pytest.raises(alti.LoadError, match=r"the hub model no-such/model could not be loaded: "):
+    with pytest.raises(alti.LoadError, match=r"the hub model no-such/model .*: check the connec"):
         alti.load("no-such/model")
     with pytest.raises(alti.LoadError, match=r"holds no model: it has no config\.json"):
         alti.load(tmp_path)
@@ -503,6 +509,9 @@ def test_devices_and_dtypes(folder):
             alti.load(folder, device="cuda")
     with pytest.raises(alti.UsageError, match="dtype 'float33' does not exist: give float32"):
         alti.load(folder, dtype="float33")
+    for dtype in ("int8", torch.int8, 3):  # weights are never whole numbers
+        with pytest.raises(alti.UsageError, match="does not exist: give float32"):
+            alti.load(folder, dtype=dtype)
     assert alti.load(folder, dtype="bfloat16").dtype == "bfloat16"
     assert alti.load(folder, dtype=torch.float64).dtype == "float64"
     assert alti.load(folder).dtype == "float32"

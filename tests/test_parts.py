@@ -65,6 +65,11 @@ def test_what_is_no_part_of_the_answer(part):
         causal().explain(ids=PROMPT, answer_ids=ANSWER, part=part)
 
 
+def test_a_part_behind_an_answer_of_one_token():
+    with pytest.raises(alti.UsageError, match="the answer, which has 1 token: give 0 <= first"):
+        causal().explain(ids=PROMPT, answer_ids=ANSWER[:1], part=(1, 2))
+
+
 def test_a_part_of_nothing():
     with pytest.raises(alti.UsageError, match="give answer="):
         causal().explain(ids=PROMPT, part=(0, 1))

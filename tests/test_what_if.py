@@ -146,6 +146,7 @@ def test_another_word_is_tokenized_again(model):
     assert pair.after == wanted.probability
 
 
+@pytest.mark.filterwarnings("error::alti.model.request.SameForEveryClass")  # nobody named one
 def test_the_target_stays_where_the_prediction_turns(model):
     change = alti.instead(model, "A dull film.", at=(0, 2), new="clever")
     assert change.label == "negative"

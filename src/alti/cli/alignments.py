@@ -2,15 +2,12 @@
 
 import json
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from alti._characters import note
 from alti._errors import UsageError
-from alti._files import require_target, write_whole
 from alti.cli.console import passes, require_writable, say, write
 from alti.cli.prompts import Answer, Asked, Generate, Seed, Temperature
 from alti.cli.shared import (
@@ -27,6 +24,9 @@ from alti.cli.shared import (
     Truncate,
     Trust,
     open_model,
+    require_kind,
+    require_picture,
+    write_picture,
 )
 from alti.cli.texts import method_options
 
@@ -94,17 +94,9 @@ class Output:
         require_writable("--html", self.html)
         require_writable("--latex", self.latex)
         require_writable("--plot", self.plot)
-        if self.kind not in PLOTS:
-            raise UsageError(f"--kind {self.kind} does not exist: choose from {', '.join(PLOTS)}")
-        if self.plot is None:
-            return
-        from alti.views.plots import ENDINGS
-
-        if self.plot.suffix.lower() not in ENDINGS:
-            raise UsageError(
-                f"--plot {self.plot} does not end like a picture: choose from {', '.join(ENDINGS)}"
-            )
-        require_target(self.plot, f"--plot {self.plot}")
+        require_kind(self.kind, PLOTS)
+        if self.plot is not None:
+            require_picture(self.plot)
 
     def show(self, alignment: "Alignment") -> None:
         """Print it, or write it into files."""
@@ -117,8 +109,4 @@ class Output:
         if self.latex:
             write(self.latex, alignment.to_latex(document=True))
         if self.plot:
-            picture = BytesIO()
-            ending = self.plot.suffix[1:].lower()
-            alignment.plot(self.kind).savefig(picture, format=ending, dpi=150)
-            write_whole(self.plot, picture.getvalue())
-            note(f"{self.plot} written")
+            write_picture(self.plot, alignment.plot(self.kind))

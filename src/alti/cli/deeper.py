@@ -1,17 +1,14 @@
 """What `alti explain` shows of one layer: its heads, and what the model would have said there."""
 
 import json
-from io import BytesIO
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from alti import UsageError
-from alti._characters import note
-from alti._files import write_whole
 from alti.cli.console import say
 from alti.cli.prompts import Asked
-from alti.cli.shared import Output
+from alti.cli.shared import Output, write_picture
 
 if TYPE_CHECKING:
     from alti import Model
@@ -46,7 +43,4 @@ def show_heads(
     elif output.plot is None:
         say(maps.render(position=options["position"]))
     else:
-        picture = BytesIO()
-        maps.plot().savefig(picture, format=output.plot.suffix[1:].lower(), dpi=150)
-        write_whole(output.plot, picture.getvalue())
-        note(f"{output.plot} written")
+        write_picture(output.plot, maps.plot())

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 
 NO_SUCH = re.compile(r"No such (command|option):? ['\"]?([^\s'\"]+)")
+NO_NUMBER = re.compile(r"Invalid value for '(\S+)': .*valid (integer|number)")
 
 
 def is_mistake(error: Exception) -> bool:
@@ -22,6 +23,8 @@ def sentence_of(error: Any) -> str:
     message = error.format_message().rstrip(".")
     if found := NO_SUCH.match(message):
         message = _unknown(found[1], found[2], context)
+    elif found := NO_NUMBER.match(message):
+        message = _no_number(found[1], found[2], error.__cause__)
     return f"{message[:1].lower()}{message[1:]}: see {path} --help"
 
 
@@ -32,3 +35,9 @@ def _unknown(kind: str, name: str, context: Any) -> str:
     closest = get_close_matches(name, known, n=1)
     hint = f" (did you mean {closest[0]}?)" if closest else ""
     return f"{kind} {name} does not exist{hint}"
+
+
+def _no_number(option: str, kind: str, cause: Any) -> str:
+    """The cause is pydantic's, and knows what was given."""
+    given = [f"{each['input']} " for each in cause.errors()] if hasattr(cause, "errors") else []
+    return f"{option} {''.join(given)}is no {'whole number' if kind == 'integer' else 'number'}"

@@ -1,14 +1,11 @@
 """What the command line does with the explanation of an image."""
 
 import json
-from io import BytesIO
 from typing import Any
 
 from alti import UsageError
-from alti._characters import note
-from alti._files import write_whole
 from alti.cli.console import say, write
-from alti.cli.shared import Output
+from alti.cli.shared import Output, write_picture
 
 
 def show(result: Any, output: Output) -> None:
@@ -22,7 +19,4 @@ def show(result: Any, output: Output) -> None:
     if output.html:
         write(output.html, result.to_html())
     if output.plot:
-        picture = BytesIO()
-        result.plot().savefig(picture, format=output.plot.suffix[1:].lower(), dpi=150)
-        write_whole(output.plot, picture.getvalue())
-        note(f"{output.plot} written")
+        write_picture(output.plot, result.plot())

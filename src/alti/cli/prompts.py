@@ -5,13 +5,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from alti._errors import LoadError, UsageError
 from alti.cli.console import late_bar
 from alti.cli.sounds import sound
+
+if TYPE_CHECKING:
+    from alti import Model
 
 ENTITIES = "entities"
 Answer = Annotated[
@@ -101,6 +104,14 @@ class Asked:
                 **({} if self.audio is None else sound(self.audio)),
                 **({} if self.positions is None else {"positions": _positions(self.positions)}),
             }
+
+    def check(self, model: "Model") -> None:
+        """Raise for what a model has not."""
+        if self.positions == ENTITIES and model.head.kind not in ("token", "sequence"):
+            raise UsageError(
+                f"--positions entities are those of a token classifier, and {model.name} is none: "
+                "give all, or numbers like 3,4"
+            )
 
     def chosen(self, result: Any) -> Any:
         """What is shown of a result: the entities alone, if they were asked for."""

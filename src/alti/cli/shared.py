@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -16,6 +16,8 @@ from alti._files import require_target, write_whole
 from alti.cli.console import no_input, require_writable, say, write
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from alti import Model
     from alti.model.attribution import Attribution
     from alti.model.attributions import Attributions
@@ -119,7 +121,10 @@ class Output:
         require_writable("--latex", self.latex)
         require_writable("--plot", self.plot)
         if self.plot is not None:
-            _require_picture(self.plot, self.kind)
+            from alti.model.attribution import PLOTS
+
+            require_kind(self.kind, PLOTS)
+            require_picture(self.plot)
         if self.group is not None and (self.kind != "tokens" or self.tokens):
             raise UsageError("--group adds tokens up: leave --tokens and --kind out")
 
@@ -183,19 +188,26 @@ class Output:
             return
         result = self.grouped(result)
         options: dict[str, Any] = {"words": not self.tokens} if self.kind == "tokens" else {}
-        picture = BytesIO()
-        figure = result.plot(self.kind, **options)
-        figure.savefig(picture, format=self.plot.suffix[1:].lower(), dpi=150)
-        write_whole(self.plot, picture.getvalue())
-        note(f"{self.plot} written")
+        write_picture(self.plot, result.plot(self.kind, **options))
 
 
-def _require_picture(file: Path, kind: str) -> None:
-    from alti.model.attribution import PLOTS
+def write_picture(file: Path, figure: "Figure") -> None:
+    """Write a figure completely or not at all, as what the file's name ends like."""
+    picture = BytesIO()
+    figure.savefig(picture, format=file.suffix[1:].lower(), dpi=150)
+    write_whole(file, picture.getvalue())
+    note(f"{file} written")
+
+
+def require_kind(kind: str, kinds: Iterable[str]) -> None:
+    if kind not in kinds:
+        raise UsageError(f"--kind {kind} does not exist: choose from {', '.join(kinds)}")
+
+
+def require_picture(file: Path) -> None:
+    """Refuse a file that no picture can be written into."""
     from alti.views.plots import ENDINGS
 
-    if kind not in PLOTS:
-        raise UsageError(f"--kind {kind} does not exist: choose from {', '.join(PLOTS)}")
     if file.suffix.lower() not in ENDINGS:
         raise UsageError(
             f"--plot {file} does not end like a picture: choose from {', '.join(ENDINGS)}"

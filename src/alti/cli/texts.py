@@ -174,6 +174,7 @@ def explain(
         _explain_lines(Lines(file), opening, asked, {**options, "batch_size": batch_size}, output)
         return
     loaded = opening()
+    asked.check(loaded)
     if heads is not None:
         show_heads(loaded, heads, asked, options, output)
         return

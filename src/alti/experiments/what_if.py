@@ -1,6 +1,7 @@
 """What happens without a word, or with another one, beside what a method says of it."""
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,6 +12,7 @@ from torch import Tensor
 from alti._errors import UsageError
 from alti.model.attribution import Attribution
 from alti.model.model import Model
+from alti.model.request import SameForEveryClass
 from alti.model.source import By, Group, One, Place, Source
 
 MEASURED = "leave_one_out"
@@ -107,7 +109,9 @@ def instead(
     if one.target is not None:
         said["target"] = one.target
     said.update(changed.pop("said", {}))
-    other = model.explain(**changed, method="random", layers=False, **said)
+    with warnings.catch_warnings():  # no scores were asked for
+        warnings.simplefilter("ignore", SameForEveryClass)
+        other = model.explain(**changed, method="random", layers=False, **said)
     return Change(one.label or "", _chance(one), _chance(other))
 
 

@@ -146,23 +146,14 @@ def _of_encoding(given: Mapping[str, Any], name: str) -> tuple[list[int], list[i
 def generated(model: nn.Module, encoder: Encoder, prompt: Encoded, asked: Any) -> list[int]:
     """What a model writes behind a prompt, without the end token."""
     options = generation_of(asked)
-    seed = options.pop("seed", None)
     prompt = without_end(prompt)
     inputs = encoder.collate([prompt]).tensors
     inner = network(model)
     config = options.get("generation_config")
     _require_room(encoder, len(prompt.ids), options, config)
-    devices = [inner.device] if inner.device.type == "cuda" else []
-    # the caller's random numbers go on where they were
-    with torch.random.fork_rng(devices), torch.no_grad(), evaluating(model):
-        torch.manual_seed(0 if seed is None else seed)
-        written = inner.generate(
-            input_ids=inputs["input_ids"],
-            attention_mask=inputs["attention_mask"],
-            pad_token_id=encoder.pad,
-            **options,
-        )
-    ids: list[int] = written[0, len(prompt.ids) :].tolist()
+    given = {name: inputs[name] for name in ("input_ids", "attention_mask")}
+    written = write(model, {**given, "pad_token_id": encoder.pad, **options}, asked)
+    ids = written[len(prompt.ids) :]
     end = (config or inner.generation_config).eos_token_id
     ends = options.get("eos_token_id", end)
     if ids and ids[-1] in (ends if isinstance(ends, list) else [ends]):
@@ -170,6 +161,24 @@ def generated(model: nn.Module, encoder: Encoder, prompt: Encoded, asked: Any) -
     if not ids:
         raise AltiError("the model wrote nothing but the end token: there is no answer to explain")
     return ids
+
+
+def write(model: nn.Module, options: dict[str, Any], asked: Any) -> list[int]:
+    """All tokens that transformers' generate returns; random numbers go on where they were."""
+    inner = network(model)
+    seed = options.pop("seed", None)
+    devices = [inner.device] if inner.device.type == "cuda" else []
+    with torch.random.fork_rng(devices), torch.no_grad(), evaluating(model):
+        torch.manual_seed(0 if seed is None else seed)
+        try:
+            written: list[int] = inner.generate(**options)[0].tolist()
+        except (TypeError, ValueError) as error:
+            if not isinstance(asked, Mapping):
+                raise
+            shown = {name: value for name, value in asked.items() if name != "streamer"}
+            reason = str(error).partition("\n")[0]
+            raise UsageError(f"transformers refuses generate = {shown}: {reason}") from error
+    return written
 
 
 def _require_room(encoder: Encoder, prompt: int, options: dict[str, Any], config: Any) -> None:

@@ -35,6 +35,7 @@ from alti.read.modules import decodes, family_named, network
 DEFAULT = Path(__file__).with_name("default_model")
 DEFAULT_NAME = "minilm-l6-sst2"
 DEFAULT_NAMES = (DEFAULT_NAME, "default", "embedded")
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 SPREADING = ("auto", "balanced", "balanced_low_0", "sequential")  # of transformers' device_map
 TOKENIZERS = ("tokenizer.json", "tokenizer_config.json")
 
@@ -190,9 +191,10 @@ def _devices() -> str:
 
 
 def _dtype(name: torch.dtype | str | None) -> torch.dtype | str | None:
-    if name is None or name == "auto" or isinstance(name, torch.dtype):
+    if name is None or name == "auto":
         return name
-    if not isinstance(found := getattr(torch, name, None), torch.dtype):
+    found = name if isinstance(name, torch.dtype) else getattr(torch, str(name), None)
+    if found not in DTYPES:
         raise UsageError(
             f"dtype {name!r} does not exist: give float32, float64, float16, bfloat16 or auto"
         )

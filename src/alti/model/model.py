@@ -263,7 +263,7 @@ class Model(OtherHeads, WithHeads):
         >>> texts = ["A clever film.", "A dull film."]
         >>> [found.label for found in model.explain_all(texts, batch_size=64)]
         """
-        if batch_size < 1:
+        if not isinstance(batch_size, int) or batch_size < 1:
             raise UsageError(f"batch_size = {batch_size} is not a number of texts: give 1 or more")
         check_texts(texts)
         answers = answer is not None or generate is not None

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from alti._characters import plural
 from alti._errors import UsageError
 from alti.model.encoded import Encoded
 from alti.model.request import Task
@@ -29,8 +30,8 @@ def _inside(part: Any, count: int) -> tuple[int, int]:
     first, end = part
     if not 0 <= first < end <= count:
         raise UsageError(
-            f"part = {part!r} is not in the answer, which has {count} tokens: give "
-            f"0 <= first < end <= {count}"
+            f"part = {part!r} is not in the answer, which has {count} "
+            f"{plural('token', count)}: give 0 <= first < end <= {count}"
         )
     return first, end
 

@@ -24,6 +24,7 @@ from alti._errors import LoadError
 ATTENTION = (None, "eager", "sdpa", "flex_attention")
 EXPERTS = (None, "eager", "batched_mm", "grouped_mm")
 MOSES = "Recommended: pip install sacremoses"  # Marian's tokenizer says so and does not use it
+UNREACHED = "couldn't find them in the cached files"  # of the hub, in transformers' words
 PICKLED = "damaged or hold more than tensors, which could run code: they were not read"
 
 
@@ -39,6 +40,8 @@ def read(reader: Any, place: str, **options: Any) -> Any:
         reason = str(error).strip().partition("\n")[0]
         if isinstance(error, UnpicklingError):
             reason = f"its pickled weights are {PICKLED}; save them as safetensors"
+        if UNREACHED in reason:
+            reason = f"{reason.rstrip('.')}: check the connection, or give a folder"
         raise LoadError(f"the {_kind(place)} {place} could not be loaded: {reason}") from error
 
 

@@ -20,7 +20,8 @@ def require_sound(question: Any) -> None:
     """Raise where a model that hears is not given one sound."""
     if question.text is not None or question.ids is not None:
         raise UsageError(
-            "a text was given to a model that hears: give audio= with its rate=, or features="
+            "a text was given to a model that hears: give audio= (--audio) with its rate=, or "
+            "features="
         )
     if (question.audio is None) == (question.features is None):
         given = "neither was given" if question.audio is None else "both were given"

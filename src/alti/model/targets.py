@@ -1,16 +1,17 @@
 """What an encoder–decoder writes: a source for one stack, the prefix of a target for the other."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import nn
 
 from alti._errors import AltiError, UnsupportedModelError, UsageError
-from alti.model.answers import Answer, generation_of, ids_of
+from alti.model.answers import Answer, generation_of, ids_of, write
 from alti.model.encoded import Encoded
+from alti.model.pretrained import quiet
 from alti.model.tokenize import Encoder, check_text
-from alti.read.modules import evaluating, network
+from alti.read.modules import network
 
 
 def read(model: nn.Module, encoder: Encoder, source: Encoded, question: Any) -> Encoded:
@@ -104,7 +105,6 @@ def _generated(
 ) -> tuple[list[int], list[int]]:
     """What a model writes, without its end token, after tokens that it is forced to begin with."""
     options = generation_of(asked)
-    seed = options.pop("seed", None)
     inner = network(model)
     config = options.get("generation_config") or inner.generation_config
     forced = options.get("forced_bos_token_id", _language(encoder, config))
@@ -117,11 +117,9 @@ def _generated(
         given = {"input_features": source.features[None].to(inner.device)}
     else:
         given = encoder.collate([source]).tensors
-    devices = [inner.device] if inner.device.type == "cuda" else []
-    # the caller's random numbers go on where they were
-    with torch.random.fork_rng(devices), torch.no_grad(), evaluating(model):
-        torch.manual_seed(0 if seed is None else seed)
-        ids = inner.generate(**given, **options)[0].tolist()
+    # generate of speech models logs a warning about options that it sets itself
+    with quiet(bar=True) if encoder.hears else nullcontext():
+        ids = write(model, {**given, **options}, asked)
     ids = _without_ends(ids, options.get("eos_token_id", config.eos_token_id), encoder.pad)
     if encoder.hears:  # speech models put in front what their tokenizer does, and may not return it
         ids = [*_of_text(encoder, ".")[0], *(i for i in ids if i not in encoder.special)]

@@ -29,6 +29,10 @@ from alti.read.process import held_while_forking
 Bos = bool | str  # whether a first token is put in front, or which
 
 MASKS = ("[MASK]", "<mask>")  # as families write it
+MEANT = {  # by someone who gives these types in the place of a text
+    **dict.fromkeys(("list", "tuple"), "for several texts use explain_all"),
+    "dict": "a chat is a list of messages",
+}
 
 # fast tokenizers keep the truncation setting inside and do not share
 _tokenizing = held_while_forking(Lock())
@@ -385,7 +389,8 @@ def too_long(tokens: int, limit: int, advice: str = CUT) -> UsageError:
 def check_text(name: str, text: Any) -> None:
     if not isinstance(text, str):
         kind = type(text).__name__
-        raise UsageError(f"{name} is {kind}, expected a str: for several texts use explain_all")
+        meant = f": {MEANT[kind]}" if kind in MEANT else ""
+        raise UsageError(f"{name} is {kind}, expected a str{meant}")
     if not text.strip():
         raise UsageError(f"{name} is empty: give at least one word")
     if LONE_SURROGATE.search(text):

@@ -82,8 +82,16 @@ def family_named(name: str, config: Mapping[str, Any]) -> Family:
 
 
 def require_readable(model: nn.Module) -> None:
-    """Raise for layers that are no affine maps, whatever a family's entry says."""
-    for module in network(model).modules():
+    """Raise for layers that are no affine maps, whatever a family's entry says; or no weights."""
+    modules = list(network(model).modules())
+    weights = list(network(model).parameters())
+    # accelerate brings weights from elsewhere with hooks of its own
+    brought = any("_hf_hook" in vars(module) for module in modules)
+    if weights and not brought and all(weight.is_meta for weight in weights):
+        raise UnsupportedModelError(
+            "this model has no weights, it is on the meta device: load it with from_pretrained"
+        )
+    for module in modules:
         if type(module).__module__.startswith(("torch.ao.nn.quantized", "torch.nn.quantized")):
             raise UnsupportedModelError(
                 f"this model was quantised by torch: its {type(module).__name__} layers round what "

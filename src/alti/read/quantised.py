@@ -1,4 +1,7 @@
-"""Models with quantised layers: what cannot be computed with them is said in one sentence."""
+"""Models whose layers pass no gradients on: what they cannot do is said in one sentence.
+
+Most of them are quantised.
+"""
 
 import re
 import warnings
@@ -12,6 +15,7 @@ from torch import Tensor, nn
 from alti._errors import DecompositionError, UnsupportedModelError
 
 NO_GRADIENTS = ".*an autograd kernel was not registered"  # a warning of torch's
+INFERENCE = "Inference tensors cannot be saved"  # what it says of weights without gradients
 LIBRARIES = ("bitsandbytes", "torchao", "optimum", "gptqmodel", "awq", "hqq")
 
 
@@ -48,10 +52,15 @@ def said_in_one_sentence(model: nn.Module, name: str) -> Iterator[None]:
 def without_gradients_said(
     model: nn.Module, what: str, instead: str = "use alti or occlusion"
 ) -> Iterator[None]:
-    """Say of what fails because quantised layers pass no gradients on that they are why."""
+    """Say of what fails because weights pass no gradients on that they are why."""
     try:
         yield
     except (RuntimeError, UserWarning) as error:
+        if INFERENCE in str(error):
+            raise UnsupportedModelError(
+                f"{what} takes gradients, and there are none through the weights of this model, "
+                f"made in torch.inference_mode: load it outside of that mode, or {instead}"
+            ) from error
         layers = _quantised(model)
         ours = isinstance(error, RuntimeError) or re.match(NO_GRADIENTS, str(error))
         if not layers or isinstance(error, torch.OutOfMemoryError) or not ours:

@@ -1,5 +1,6 @@
 """Judges how far a block rebuilt from its parts is from what the model computed."""
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -151,6 +152,12 @@ class Verdict(NamedTuple):
     def require(self, error: float) -> None:
         if error <= self.limit:  # not so for nan
             return
+        if not math.isfinite(error):
+            raise DecompositionError(
+                f"{self.place.family} block {self.place.block}: the model's numbers are not finite "
+                "(nan or infinite) here or before: look at its weights, or load it with "
+                "dtype='float32'"
+            )
         hint = " (or load the model in float32, half precision rounds)" if self.half else ""
         raise self.place.wrong(
             f"rebuilds the block with a relative error of {error:.1e}, above {self.limit:.0e}{hint}"
