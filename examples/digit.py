@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import torch
+from pictures import plotted
 from PIL import Image
 from sklearn.datasets import load_digits
 from transformers import ViTConfig, ViTForImageClassification
@@ -46,7 +47,7 @@ def main(start: str) -> None:
     found = alti.explain(model, None, picture, method="consensus")
     print(found)
     Path(f"{start}.html").write_text(found.to_html())
-    found.plot().savefig(f"{start}.svg")
+    plotted(found.plot(), Path(f"{start}.svg"))
 
 
 if __name__ == "__main__":

@@ -4,9 +4,9 @@ A quiet hiss of three seconds with a whistle in it, and what a speech model's wo
 """
 
 import sys
-from pathlib import Path
 
 import numpy as np
+from pictures import IMAGES, plotted
 
 import alti
 
@@ -30,8 +30,7 @@ def main() -> None:
     print(result.source.texts[1])
     print(result)
     print("share of the sound:", [round(share, 2) for share in result.source_share.tolist()])
-    out = Path(__file__).parents[1] / "docs" / "images" / "sound.svg"
-    result.plot().savefig(out)
+    plotted(result.plot(), IMAGES / "sound.svg")
 
 
 if __name__ == "__main__":

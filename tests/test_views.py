@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 
 import pytest
 import torch
+from matplotlib.text import Text
 
 import alti
 from alti._characters import visible
@@ -29,6 +30,7 @@ from alti.views.colours import (
     rgb,
 )
 from alti.views.lines import legend
+from alti.views.screen import clipped_name
 from alti.views.segments import passages
 from alti.views.terminal import ALL, DIM, NONE, RESET, SOME, Style
 
@@ -885,6 +887,19 @@ def test_every_view_marks_what_the_model_did_not_know(unread, words):
     assert re.search(
         r"1F60D\}\{.\}\}\{\\scriptsize\\color\{gray\}\\,\[UNK\]\}", unread.to_latex(words=words)
     )
+
+
+def test_what_was_read_stays_where_a_long_name_is_cut():
+    model = alti.load(device="cpu")
+    found = model.explain(f"It is {'x' * 120} so")
+    for kind in ("tokens", "matrix", "graph"):
+        drawn = [each.get_text() for each in found.plot(kind).findobj(Text)]
+        assert [name for name in drawn if re.fullmatch(r"x+… \[UNK\]", name)], kind
+    assert clipped_name(f"{'x' * 120} [UNK]", 16) == "xxxxxxxxx… [UNK]"
+    assert clipped_name("a [b] cccccccccccccccc", 16) == "a [b] ccccccccc…"
+    maps = model.heads(found.text, layer=0)
+    assert "xxxxxxxxx… [UNK]" in str(maps)
+    assert any("x… [UNK]" in each.get_text() for each in maps.plot().findobj(Text))
 
 
 @pytest.mark.parametrize(

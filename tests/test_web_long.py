@@ -201,7 +201,9 @@ def test_sections_out_of_sight_are_as_wide_as_those_in_it(blank):
     assert max(blank.run(edges)) < card
     assert "better" in file(blank, "vector", "answer").decode()  # drawn though it is not seen
     words = blank.run("document.querySelectorAll('.fold[open] [data-piece]').length")
-    assert file(blank, "vector", "answer").decode().count("<text") > words
+    drawn = file(blank, "vector", "answer").decode()
+    assert drawn.count("<text") > words
+    assert float(re.search(r'width="(\d+)"', drawn)[1]) < 1000  # lines are as on the page
 
 
 @browsed

@@ -94,6 +94,12 @@ def test_what_the_model_did_not_know_is_marked(blank, unit):
         assert "\U0001f60d [UNK]" in text(blank, named)
 
 
+def test_what_was_read_stays_where_a_long_name_is_cut(blank):
+    show(blank, text=f"It is {'x' * 120} so")
+    for named in ("#strip thead", "#flow"):
+        assert "xxxxxxxxx… [UNK]" in text(blank, named)
+
+
 def test_only_what_the_model_did_not_know_is_marked(blank):
     show(blank, text="I loved it \U0001f60d.")
     marked = blank.run("""[...document.querySelectorAll('.result .alti-unknown')]
@@ -549,6 +555,31 @@ def test_a_picture_holds_what_scrolls(blank):
     assert float(root.get("width")) > 450
     assert blank.run("document.querySelector('#flow').scrollLeft") == 120
     assert not blank.run("document.querySelector('.drawing')")
+
+
+def test_a_picture_of_a_long_text_is_as_wide_as_what_scrolls(blank):
+    show(blank, text="Nobody expected the second half to drag quite so badly. " * 12)
+    strip = "document.querySelector('#strip table').offsetWidth"
+    root = ElementTree.fromstring(file(blank, "vector", "mixing"))
+    assert float(root.get("width")) < blank.run(strip) + 100  # not as its words in one line
+    show(
+        blank, text="Nobody expected the second half to drag quite so badly. " * 12, methods="alti"
+    )
+    assert float(ElementTree.fromstring(file(blank, "vector", "results")).get("width")) < 1280
+
+
+def test_a_picture_says_nothing_of_clicks_and_has_whole_labels(blank):
+    show(blank, model="tiny-bert", text="A clever film", methods="absence")
+    for panel in ("results", "mixing", "whatif"):
+        root = ElementTree.fromstring(file(blank, "vector", panel))
+        texts = list(root.iter(f"{SVG}text"))
+        assert not re.search("[Cc]lick", " ".join(node.text for node in texts)), panel
+        if panel != "results":
+            continue
+        ends = [float(n.get("x")) + float(n.get("textLength")) for n in texts if "<img" in n.text]
+        bars = min(float(r.get("x")) for r in root.iter(f"{SVG}rect") if r.get("height") == "8")
+        assert ends
+        assert max(ends) < bars
 
 
 def test_the_menu_saves_a_chosen_panel_and_maps(page, model):

@@ -13,7 +13,7 @@ from pyarrow import parquet
 
 import alti
 
-from pages import BROWSED, READY, file, high_contrast, offered, show
+from pages import BROWSED, READY, file, high_contrast, offered, printed, show
 
 pytestmark = BROWSED
 SVG = "{http://www.w3.org/2000/svg}"
@@ -457,6 +457,11 @@ def test_a_set_leaves_as_a_picture_that_says_who_predicted(opened):
     lines = {"".join(node.itertext()): float(node.get("y")) for node in root.iter(f"{SVG}text")}
     assert lines["label"] == lines["prediction"] == lines["confidence"]  # a table, with its head
     assert lines["label"] < lines["A tedious mess."]
+    for width in (320, 1280):
+        opened.size(width, 800)
+        drawn = ElementTree.fromstring(file(opened, "vector", "sets"))
+        assert float(drawn.get("width")) < 1300
+    assert b"/FontFile" in printed(opened, "sets")
 
 
 def test_without_rows_there_is_nothing_to_draw(blank):

@@ -5,7 +5,8 @@ from torch import Tensor
 from alti._characters import plain
 from alti.model.head_maps import HeadMaps
 from alti.views.colours import STEPS
-from alti.views.screen import BOLD, DIM, Style, cells, clipped, padded
+from alti.views.said import name_of
+from alti.views.screen import BOLD, DIM, Style, clipped_name, padded
 
 SHADES = "·░▒▓█"
 LARGEST = 40  # tokens of a text whose maps are drawn
@@ -65,7 +66,7 @@ def _shaded(row: Tensor, style: Style) -> str:
 
 def _row(maps: HeadMaps, values: Tensor, row: int, style: Style, attention: bool) -> list[str]:
     """What each head brings to one token, and of which tokens most of it is."""
-    token = plain(maps.source.tokens[maps.rows[row]])
+    token = plain(name_of(maps.source, maps.rows[row]))
     what = "attends to" if attention else "brings"
     lines = [f"  {style.set(f'what each head {what}, for {token!r} ({maps.rows[row]})', DIM)}"]
     shares = maps.contributions[:, row].sum(-1).tolist()
@@ -73,10 +74,9 @@ def _row(maps: HeadMaps, values: Tensor, row: int, style: Style, attention: bool
     for head, share in enumerate(shares):
         best = values[head, row].topk(min(MOST, fitting, values.shape[2]))
         pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-        names = [(plain(maps.source.tokens[maps.columns[i]]), value) for i, value in pairs]
+        names = [(plain(name_of(maps.source, maps.columns[i])), value) for i, value in pairs]
         found = "  ".join(
-            f"{clipped(name, NAME)}{' ' * max(0, NAME - cells(name))} {value:.3f}"
-            for name, value in names
+            f"{padded(clipped_name(name, NAME), NAME)} {value:.3f}" for name, value in names
         )
         lines.append(f"  head {head + 1:>2}  {share:.3f} of it  {found}")
     own = float(maps.residual[row])

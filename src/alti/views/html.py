@@ -16,6 +16,7 @@ from alti.views.colours import DARK, LIGHT, STEPS, Scale, paint
 from alti.views.said import (
     Ranked,
     Shown,
+    apart,
     by_words,
     chance_of,
     cut_note,
@@ -242,7 +243,8 @@ def _token(attribution: Attribution, ranked: list[Ranked], scale: Scale) -> str:
 
 def _ranked(each: Ranked, scale: Scale) -> str:
     """A word on the colour of its score, and the score."""
-    name = escaped(("…" if each.answer else "") + shortened(each.name, 24))
+    typed, read = apart(each.name)
+    name = escaped(("…" if each.answer else "") + shortened(typed, 24) + read)
     colour = class_of(scale.level(each.score))
     return f'<span class="{colour}" dir="auto">{name}</span>{number_on(scale, each.score)}'
 

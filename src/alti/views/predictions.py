@@ -21,7 +21,7 @@ from alti.views.said import (
     unnamed,
     whole_answer,
 )
-from alti.views.screen import BOLD, DIM, Style, cells, clipped, padded
+from alti.views.screen import BOLD, DIM, Style, cells, clipped, clipped_name, padded
 
 MOST = 3  # words in the line of a prediction
 TOKEN = 16  # the most columns for a token of an answer
@@ -90,7 +90,10 @@ def _columns(rows: Sequence[list[Ranked]], room: int) -> list[str]:
     number = len(scale.number(scale.largest))
     count, width = _fitting(room, number)
     cut = [
-        [clipped(("…" if each.answer else "") + plain(each.name), width) for each in row[:count]]
+        [
+            clipped_name(("…" if each.answer else "") + plain(each.name), width)
+            for each in row[:count]
+        ]
         for row in rows
     ]
     widths = [

@@ -139,6 +139,13 @@ def name_of(source: Source, i: int) -> str:
     return f"{typed} {source.unknown[i]}"
 
 
+def apart(name: str) -> tuple[str, str]:
+    """What was typed, and what the model read instead of it, which stays where a name is cut."""
+    typed, space, read = name.rpartition(" ")
+    marked = read[:1] + read[-1:] in ("[]", "<>")
+    return (typed, space + read) if typed and marked else (name, "")
+
+
 def names_of(source: Source) -> list[str]:
     """The names of all tokens, words or groups."""
     return [name_of(source, i) for i in range(len(source))]

@@ -11,6 +11,7 @@ from typing import TextIO
 
 from alti._characters import harmless
 from alti.views.colours import BETWEEN, DARK, LIGHT, Scale, Theme, paint, paint_256, rgb
+from alti.views.said import apart
 from alti.views.segments import Piece
 
 # How many colours a terminal has.
@@ -200,6 +201,12 @@ def clipped(text: str, width: int) -> str:
             break
         kept += cluster
     return f"{kept.rstrip()}…"
+
+
+def clipped_name(name: str, width: int) -> str:
+    """A name in about this many columns; what the model read instead of it stays whole."""
+    typed, read = apart(name)
+    return clipped(typed, max(2, width - cells(read))) + read
 
 
 def _zero_width(character: str) -> bool:

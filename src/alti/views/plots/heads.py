@@ -29,6 +29,7 @@ from alti.views.plots.look import (
     typeface,
 )
 from alti.views.plots.look import title as titled
+from alti.views.said import name_of
 
 ACROSS = 4  # maps beside each other
 SIDE = 1.9  # inches of a map
@@ -43,8 +44,8 @@ def heads(maps: HeadMaps, *, attention: bool = False) -> Figure:
     values = array(maps.attention if attention else maps.contributions)
     across = min(ACROSS, len(values))
     down = math.ceil(len(values) / across)
-    rows = [maps.source.tokens[i] for i in maps.rows]
-    columns = [maps.source.tokens[i] for i in maps.columns]
+    rows = [name_of(maps.source, i) for i in maps.rows]
+    columns = [name_of(maps.source, i) for i in maps.columns]
     beside, below = min(1.2, inches(rows)), min(1.2, inches(columns))
     figure = Picture(across * SIDE + beside + 0.5, down * (SIDE + 0.25) + below + 0.6)
     grid = figure.subplots(down, across, squeeze=False)

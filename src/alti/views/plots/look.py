@@ -17,6 +17,8 @@ from matplotlib.image import AxesImage
 from numpy.typing import NDArray
 from torch import Tensor
 
+from alti.views.said import apart
+
 Array = NDArray[np.float64]
 Room = tuple[float, float]  # width and height in points
 
@@ -99,7 +101,10 @@ def literal(text: str, longest: int = LONGEST) -> str:
     """The text on one line of limited length, with only characters that can be drawn."""
     text = text.replace(" ", "␣") if text.isspace() else text
     shown = "".join(VISIBLE.get(c, c if _has_glyph(c) else MISSING) for c in text)
-    return shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
+    if len(shown) <= longest:
+        return shown
+    typed, read = apart(shown)
+    return f"{typed[: max(1, longest - 1 - len(read))]}…{read}"
 
 
 def typeface() -> dict[str, Any]:

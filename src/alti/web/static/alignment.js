@@ -31,13 +31,13 @@ export function alignment({ source, target, links, shares, from_source, parts, m
   const mean = from_source.reduce((sum, share) => sum + share, 0) / (from_source.length || 1);
   const note =
     `As ${method} sees it; the wider a line, the more. ${(100 * mean).toFixed(0)} % of what the ` +
-    "target rests on is the source, the rest what was written before. Click a word of the target " +
-    "to explain it.";
+    "target rests on is the source, the rest what was written before.";
+  const how = element("span", { class: "how", text: " Click a word of the target to explain it." });
   return element(
     "div",
     { id: "alignment" },
     element("h3", { text: "Which word comes from which" }),
-    element("p", { class: "faint", text: note }),
+    element("p", { class: "faint" }, note, how),
     element("div", { class: "aligned" }, left, svg, right),
     element("p", { class: "faint samples" }, ...SAMPLES.map(sample)),
   );

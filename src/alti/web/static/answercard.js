@@ -59,8 +59,8 @@ function tokenNode({ text, name, probability }, i, on) {
 }
 
 export function howTo(whole, chooseAll) {
-  const text = "The line below a token is its probability. Click a token, or drag over several.";
-  const note = element("p", { class: "faint" }, text);
+  const how = element("span", { class: "how", text: " Click a token, or drag over several." });
+  const note = element("p", { class: "faint" }, "The line below a token is its probability.", how);
   if (!whole) {
     const about = { type: "button", class: "plain", id: "whole", text: "The whole answer" };
     note.append(" ", element("button", { ...about, onclick: chooseAll }));

@@ -255,7 +255,8 @@ function showMixingTitle(view, word) {
   const seen = `As ${view.mixing.method} sees it in ${view.model}`;
   const note = isRead(view, places) ? `; ${readOf(view)} is read from it` : "";
   const part = partOf(view, word);
-  at("mixing-by").textContent = `${seen}${note}${part}. Click a word for another.`;
+  const how = element("span", { class: "how", text: " Click a word for another." });
+  at("mixing-by").replaceChildren(`${seen}${note}${part}.`, how);
   if (state.place === null || view.position === null || places.includes(view.position)) return;
   showPredictionAt(word);
   const text = `Back to ${view.names[view.position]}`;

@@ -40,8 +40,13 @@ export const fitting = (room, count, least, most) =>
 // The letters as a reader sees them: an emoji is one letter.
 export const letters = (name) =>
   [...new Intl.Segmenter().segment(name)].map(({ segment }) => segment);
-export const short = (name) =>
-  letters(name).length > 16 ? `${letters(name).slice(0, 15).join("")}…` : name;
+// What the model read instead of a name stays where the name is cut.
+export function short(name, longest = 16) {
+  if (letters(name).length <= longest) return name;
+  const [, typed, read] = name.match(/^(.*?)( \[\S*\]| <\S*>)?$/su);
+  const room = Math.max(1, longest - 1 - (read ?? "").length);
+  return `${letters(typed).slice(0, room).join("")}…${read ?? ""}`;
+}
 export const leans = (name) => letters(name).length > 2;
 
 // The rows have one scale for all layers.

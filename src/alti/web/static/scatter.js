@@ -1,5 +1,6 @@
 // A small scatter plot: a dot for each word, with the names of the strongest.
 
+import { short } from "/mixing.js";
 import { drawn } from "/paint.js";
 
 const [WIDTH, HEIGHT] = [340, 260];
@@ -90,8 +91,7 @@ const isInside = ({ left, right, top, bottom }) =>
 
 // A name right or left of its dot, above or below it: where it covers no dot and no other name.
 function nameBeside(svg, { name, cx, cy }, taken) {
-  const letters = [...name];
-  const text = letters.length > LONGEST ? `${letters.slice(0, LONGEST - 1).join("")}…` : name;
+  const text = short(name, LONGEST);
   const wide = LETTER * [...text].length;
   const places = [
     { x: cx + 8, y: cy, anchor: "start", before: 0 },
