@@ -179,6 +179,24 @@ def test_click_a_token_drag_over_several_take_all(blank, model):
     same(blank, model.explain(**asked, total=True).words())
 
 
+def test_a_drag_is_seen_before_it_ends(blank):
+    answering(blank, form="chat", messages=CHAT, answer="It is better")
+    blank.run("document.querySelector('.written').scrollIntoView({block: 'center'})")
+    seen = f"{TOKENS}.map(t => getComputedStyle(t).boxShadow !== 'none')"
+    assert blank.run(seen).count(True) == 0  # all of the answer is chosen: it has no mark
+    about = {"button": "left", "buttons": 1, "clickCount": 1}
+    for kind, number in (("mousePressed", 1), ("mouseMoved", 2)):
+        x, y = middle(blank, number)
+        blank.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, **about)
+    blank.wait(f"{TOKENS}.filter(t => t.ariaSelected === 'true').length === 2")
+    line = "document.querySelector('.written')"
+    assert blank.run(seen)[:4] == [False, True, True, False]
+    blank.run(f"{line}.dispatchEvent(new PointerEvent('pointercancel'))")  # a finger that scrolls
+    assert blank.run(seen).count(True) == 0
+    assert blank.run(f"{TOKENS}.every(t => t.ariaSelected === 'true')") is True
+    blank.send("Input.dispatchMouseEvent", type="mouseReleased", x=x, y=y, **about)
+
+
 def test_a_screen_reader_clicks_a_token_without_a_pointer(blank):
     answering(blank, form="chat", messages=CHAT, answer="It is better")
     blank.run("document.querySelector('[data-token=\"1\"]').click()")
