@@ -271,6 +271,7 @@ def test_cancel_keeps_what_was_written(blank):
     blank.wait("!document.querySelector('#waiting').hidden")
     blank.click("#cancel")
     assert text(blank, "#waiting-why") == "Cancelled: the answer so far is kept."
+    assert text(blank, "#answer-title") == "What was written so far"
     assert blank.run("document.querySelector('#answer-text').value") == " so far"
     blank.run("window.fetch = window.fetched")
     blank.click("#cancel")  # explain what there is
@@ -327,7 +328,10 @@ def test_a_link_runs_no_expensive_method(blank):
     blank.wait("document.querySelector('#answer-text').value === 'It'")
     time.sleep(0.3)
     assert blank.run("document.querySelector('#answer').hidden") is True
-    blank.click("#explain-answer")
+    why = "occlusion runs the model many times: it is computed when you ask for it."
+    assert text(blank, "#waiting-why") == why
+    assert blank.run("document.querySelector('#waiting').hidden") is False
+    blank.click("#cancel")
     blank.wait(DONE)
 
 
