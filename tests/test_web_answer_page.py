@@ -448,7 +448,7 @@ def test_what_has_no_colour_says_why(blank):
     asked = {"form": "documents", "documents": DOCUMENTS, "question": "Is it funny?"}
     answering(blank, **asked, answer="It is better", by="sentence")
     titles = blank.run("[...document.querySelectorAll('.unscored')].map(piece => piece.title)")
-    assert set(titles) == {"This is in no sentence: it has no colour."}
+    assert set(titles) == {"Only the documents are divided into sentences: this has no colour."}
 
 
 def test_high_contrast(blank):
