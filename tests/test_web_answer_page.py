@@ -395,6 +395,20 @@ def test_what_was_written_can_be_edited_in_any_script(blank, model):
     assert quote(" 我爱") in blank.run("location.href.replaceAll('+', '%20')")
 
 
+def test_what_is_out_of_date_says_so(blank, model):
+    answering(blank, form="text", text="The plot is", answer=" funny")
+    blank.click("#versus")  # nothing is typed yet
+    assert blank.run("document.querySelector('#waiting').hidden") is True
+    fill(blank, "#prompt-text", "The film is")
+    why = "The prompt or an answer has changed: this is out of date."
+    assert text(blank, "#waiting-why") == why
+    assert blank.run("document.querySelector('#waiting').hidden") is False
+    blank.click("#cancel")
+    blank.wait(f"{DONE} && document.querySelector('#waiting').hidden")
+    wanted = model.explain("The film is", answer=" funny", method="absence", total=True)
+    same(blank, wanted.words())
+
+
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [320, 1400])
 def test_it_fits_every_window(blank, width, dark):

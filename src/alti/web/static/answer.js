@@ -55,7 +55,7 @@ export function wireAnswer(callbacks) {
   at("explain-answer").addEventListener("click", () => explain(null));
   at("versus").addEventListener("click", () => {
     asked.rival = asked.rival === null ? "" : null;
-    forget();
+    keepAsked();
     showPrompt(promptChanged);
     if (asked.rival === null) explain(null);
     else at("answer-rival").focus();
@@ -117,9 +117,11 @@ function promptChanged() {
 function forget() {
   pending?.abort();
   pending = null;
-  showNothing();
   document.body.removeAttribute("aria-busy");
-  if (view) document.body.classList.add("stale");
+  if (view) {
+    document.body.classList.add("stale");
+    offer("The prompt or an answer has changed: this is out of date.", nextStep());
+  } else showNothing();
   showWhatIf(null);
   hideDeeper();
   page.showError("");
@@ -263,8 +265,10 @@ export function cancelAnswer() {
   if (!view && tokens.length) at("answer-title").textContent = "What was written so far";
   keepAsked();
   const so = tokens.length ? "Cancelled: the answer so far is kept." : "Cancelled.";
-  offer(so, asked.answer ? "Explain it" : "Let the model write");
+  offer(so, nextStep());
 }
+
+const nextStep = () => (asked.answer ? "Explain it" : "Let the model write");
 
 function explain(part) {
   if (promptIsEmpty() || !asked.answer) {
