@@ -648,7 +648,6 @@ def test_what_cannot_be_served_is_one_sentence(monkeypatch, capsys, tmp_path):
     [
         ("seq2seq", True, "sounds"),
         ("choice", False, "several choices"),
-        ("span", False, "a question and a text"),
     ],
 )
 def test_a_model_that_the_page_has_no_fields_for_is_not_served(monkeypatch, kind, hears, reads):

@@ -68,8 +68,6 @@ _FIELDS = (  # arguments of the library, as the page calls them
     (r"\bor give position=", "or fill in Position"),
     (r"\btext_pair \(--pair\)", "the second text"),
     (r"\btext_pair\b", "the second text"),
-    (r"none were given: give them as choices= \(--choice\)", "this page does not ask for them: use "
-     "alti explain with --choice"),
     (r"\bmethod (\w+) takes (\w+) as one of", r"The option \2 of \1 takes one of"),
     (r"\bmethod (\w+) takes (\w+) as int,", r"The option \2 of \1 takes a whole number,"),
     (r"\bmethod (\w+) takes (\w+) as float,", r"The option \2 of \1 takes a number,"),
