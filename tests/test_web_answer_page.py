@@ -179,6 +179,24 @@ def test_click_a_token_drag_over_several_take_all(blank, model):
     same(blank, model.explain(**asked, total=True).words())
 
 
+def test_a_drag_is_seen_before_it_ends(blank):
+    answering(blank, form="chat", messages=CHAT, answer="It is better")
+    blank.run("document.querySelector('.written').scrollIntoView({block: 'center'})")
+    seen = f"{TOKENS}.map(t => getComputedStyle(t).boxShadow !== 'none')"
+    assert blank.run(seen).count(True) == 0  # all of the answer is chosen: it has no mark
+    about = {"button": "left", "buttons": 1, "clickCount": 1}
+    for kind, number in (("mousePressed", 1), ("mouseMoved", 2)):
+        x, y = middle(blank, number)
+        blank.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, **about)
+    blank.wait(f"{TOKENS}.filter(t => t.ariaSelected === 'true').length === 2")
+    line = "document.querySelector('.written')"
+    assert blank.run(seen)[:4] == [False, True, True, False]
+    blank.run(f"{line}.dispatchEvent(new PointerEvent('pointercancel'))")  # a finger that scrolls
+    assert blank.run(seen).count(True) == 0
+    assert blank.run(f"{TOKENS}.every(t => t.ariaSelected === 'true')") is True
+    blank.send("Input.dispatchMouseEvent", type="mouseReleased", x=x, y=y, **about)
+
+
 def test_a_screen_reader_clicks_a_token_without_a_pointer(blank):
     answering(blank, form="chat", messages=CHAT, answer="It is better")
     blank.run("document.querySelector('[data-token=\"1\"]').click()")
@@ -253,6 +271,7 @@ def test_cancel_keeps_what_was_written(blank):
     blank.wait("!document.querySelector('#waiting').hidden")
     blank.click("#cancel")
     assert text(blank, "#waiting-why") == "Cancelled: the answer so far is kept."
+    assert text(blank, "#answer-title") == "What was written so far"
     assert blank.run("document.querySelector('#answer-text').value") == " so far"
     blank.run("window.fetch = window.fetched")
     blank.click("#cancel")  # explain what there is
@@ -309,7 +328,10 @@ def test_a_link_runs_no_expensive_method(blank):
     blank.wait("document.querySelector('#answer-text').value === 'It'")
     time.sleep(0.3)
     assert blank.run("document.querySelector('#answer').hidden") is True
-    blank.click("#explain-answer")
+    why = "occlusion runs the model many times: it is computed when you ask for it."
+    assert text(blank, "#waiting-why") == why
+    assert blank.run("document.querySelector('#waiting').hidden") is False
+    blank.click("#cancel")
     blank.wait(DONE)
 
 
@@ -373,6 +395,20 @@ def test_what_was_written_can_be_edited_in_any_script(blank, model):
     assert quote(" 我爱") in blank.run("location.href.replaceAll('+', '%20')")
 
 
+def test_what_is_out_of_date_says_so(blank, model):
+    answering(blank, form="text", text="The plot is", answer=" funny")
+    blank.click("#versus")  # nothing is typed yet
+    assert blank.run("document.querySelector('#waiting').hidden") is True
+    fill(blank, "#prompt-text", "The film is")
+    why = "The prompt or an answer has changed: this is out of date."
+    assert text(blank, "#waiting-why") == why
+    assert blank.run("document.querySelector('#waiting').hidden") is False
+    blank.click("#cancel")
+    blank.wait(f"{DONE} && document.querySelector('#waiting').hidden")
+    wanted = model.explain("The film is", answer=" funny", method="absence", total=True)
+    same(blank, wanted.words())
+
+
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [320, 1400])
 def test_it_fits_every_window(blank, width, dark):
@@ -426,7 +462,7 @@ def test_what_has_no_colour_says_why(blank):
     asked = {"form": "documents", "documents": DOCUMENTS, "question": "Is it funny?"}
     answering(blank, **asked, answer="It is better", by="sentence")
     titles = blank.run("[...document.querySelectorAll('.unscored')].map(piece => piece.title)")
-    assert set(titles) == {"This is in no sentence: it has no colour."}
+    assert set(titles) == {"Only the documents are divided into sentences: this has no colour."}
 
 
 def test_high_contrast(blank):

@@ -201,6 +201,7 @@ STEP = """(() => {
 def untabbed(page):
     """What the tab key does not reach, or reaches without showing it."""
     page.size(WIDE, 900)
+    page.run("new Promise(done => setTimeout(done, 500))")  # a text is drawn again after a resize
     count = page.run(f"window.tabbed = {TABBED}; window.tabbed.length")
     page.run("document.activeElement.blur(); document.querySelector('.skip').focus()")
     left, hidden = set(range(count)), []

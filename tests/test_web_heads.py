@@ -44,4 +44,5 @@ def test_an_answer_from_a_text_is_where_it_starts_and_ends_together(desk):
 def test_what_is_missing_is_said_in_the_words_of_the_page(desk):
     with pytest.raises(UsageError) as raised:
         desk.view(asked("view", model="answers", text=QUESTION, methods=["alti"]))
-    assert "give the question and, as the second text, the text" in in_fields(str(raised.value))
+    message = "give the question and, as the second text, the text"
+    assert message in in_fields(str(raised.value))

@@ -115,6 +115,18 @@ def test_a_prompt_of_4000_tokens_stays_usable(blank, model):
     assert blank.run("document.documentElement.scrollWidth") <= 1280
 
 
+FOLDS = """import('/overview.js').then(({ folds }) => {
+    const sections = [3, -7, 1].map((score, i) => ({ name: `${i}`, first: i, end: i + 1, score }));
+    const pieces = [..."abc"].map(text => ({ text, score: 1 }));
+    const { node } = folds({ sections, pieces, signed: true }, () => []);
+    return [...node.querySelectorAll('.fold')].map(fold => fold.dataset.section) })"""
+
+
+def test_a_section_against_the_answer_is_as_strong_as_one_for_it(blank):
+    blank.open(blank.server)
+    assert blank.run(FOLDS) == ["1", "0", "2"]
+
+
 MOVE = """(async () => {{
     document.querySelector('#answer-layer').value = {};
     document.querySelector('#answer-layer').dispatchEvent(new Event('input'));

@@ -138,6 +138,24 @@ def test_next_previous_and_filter_by_keyboard_alone(opened):
     opened.wait("document.activeElement.closest('#set-rows tr')?.dataset.row === '2'")
 
 
+@pytest.mark.parametrize("width", [390, 1400])
+def test_the_explanation_of_a_row_is_in_sight(blank, width):
+    show(blank, text="A film.", methods="alti")
+    give(blank, "text\n" + "".join(f"Film {i} is dull.\n" for i in range(30)))
+    blank.size(width, 844)
+    blank.click("#set-rows tr:nth-child(3) button")
+    for _ in range(20):
+        blank.run("document.querySelector('#set-next').click()")
+    blank.wait(f"{READY} && document.querySelector('#text').value === 'Film 22 is dull.'")
+    edges = "(e => [e.top, e.bottom])(document.querySelector('{}').getBoundingClientRect())"
+    row, box, rows, result = (
+        blank.run(edges.format(each))
+        for each in ("#set-rows tr.on", "#set-box", ".set thead", ".result")
+    )
+    assert rows[1] - 1 <= row[0] < row[1] <= box[1] + 1  # not behind the names of the columns
+    assert row[1] < result[0] < 0.8 * 844
+
+
 def test_a_column_that_is_taken_as_the_text_is_named(opened):
     said = "document.querySelector('#set-by').textContent"
     assert "column" not in opened.run(said)

@@ -176,6 +176,18 @@ def test_names_cover_no_dots(page):
     assert covering == 0
 
 
+CORNERS = """import('/scatter.js').then(({ scatter }) => {
+    const dots = [["yellow", 4.6, 5.2], ["fruits", 3.8, 5.19], ["three", -.66, 0], ["Name", 0, 5.1]]
+        .map(([name, x, y]) => ({ name, x, y }));
+    const svg = scatter(dots, { x: 'x', y: 'y', title: 'corners' });
+    return [...svg.querySelectorAll('.dot-name')].map(name => name.textContent) })"""
+
+
+@browsed
+def test_a_dot_in_a_corner_has_its_name(page):
+    assert set(page.run(CORNERS)) >= {"yellow", "fruits", "three"}
+
+
 @browsed
 def test_rows_of_words_have_scales_and_marks(blank):
     show(blank, text="The plot is superb \U0001f60d, but a mess.", methods="absence")

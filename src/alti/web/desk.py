@@ -210,9 +210,8 @@ def _method_entry(method: Method) -> dict[str, Any]:
 
 def _require_fields(name: str | None, model: Model) -> None:
     """Raise for a model that reads what the page has no fields for."""
-    several = "several choices" if model.head.kind == "choice" else None
-    reads = "sounds" if model.head.hears else several
-    if reads is not None:
+    if model.head.hears or model.head.kind == "choice":
+        reads = "sounds" if model.head.hears else "several choices"
         raise UsageError(
             f"{name} reads {reads}, which the page has no fields for: use alti explain, or the "
             "library"

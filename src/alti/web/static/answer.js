@@ -13,7 +13,7 @@ import { promptText, rankedList, repaint } from "/prompted.js";
 import { ask } from "/server.js";
 import { link, method, model, remember, state } from "/state.js";
 import { showWhatIf } from "/whatif.js";
-import { newTicket, showCancelled, showNothing, watch } from "/waiting.js";
+import { newTicket, offer, showNothing, watch } from "/waiting.js";
 
 const KEPT = 50; // explanations that need not be computed again
 const at = (id) => document.getElementById(id);
@@ -55,7 +55,7 @@ export function wireAnswer(callbacks) {
   at("explain-answer").addEventListener("click", () => explain(null));
   at("versus").addEventListener("click", () => {
     asked.rival = asked.rival === null ? "" : null;
-    forget();
+    keepAsked();
     showPrompt(promptChanged);
     if (asked.rival === null) explain(null);
     else at("answer-rival").focus();
@@ -117,9 +117,11 @@ function promptChanged() {
 function forget() {
   pending?.abort();
   pending = null;
-  showNothing();
   document.body.removeAttribute("aria-busy");
-  if (view) document.body.classList.add("stale");
+  if (view) {
+    document.body.classList.add("stale");
+    offer("The prompt or an answer has changed: this is out of date.", nextStep());
+  } else showNothing();
   showWhatIf(null);
   hideDeeper();
   page.showError("");
@@ -157,8 +159,16 @@ export function redrawAnswer() {
   showAsked();
   document.body.classList.remove("stale");
   page.showError("");
+  showNothing();
   if (view) show();
-  else if (asked.answer && !method(methodOf()).many_passes) explain(asked.part);
+  else if (asked.answer) explainOrOffer();
+}
+
+// Anyone can make a link: a method that runs the model many times waits for the user's consent.
+function explainOrOffer() {
+  const { name, many_passes: many } = method(methodOf());
+  if (many) offer(`${name} runs the model many times: it is computed when you ask for it.`);
+  else explain(asked.part);
 }
 
 function forgetOther() {
@@ -243,7 +253,7 @@ function fillAnswer() {
 
 export function cancelAnswer() {
   if (pending === null) {
-    if (asked.answer) explain(null);
+    if (asked.answer) explain(asked.part);
     else write();
     return;
   }
@@ -251,10 +261,14 @@ export function cancelAnswer() {
   pending = null;
   document.body.removeAttribute("aria-busy");
   if (view) document.body.classList.add("stale");
+  else at("answer").hidden = !tokens.length;
+  if (!view && tokens.length) at("answer-title").textContent = "What was written so far";
   keepAsked();
   const so = tokens.length ? "Cancelled: the answer so far is kept." : "Cancelled.";
-  showCancelled(so, asked.answer ? "Explain it" : "Let the model write");
+  offer(so, nextStep());
 }
+
+const nextStep = () => (asked.answer ? "Explain it" : "Let the model write");
 
 function explain(part) {
   if (promptIsEmpty() || !asked.answer) {

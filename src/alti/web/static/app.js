@@ -13,7 +13,7 @@ import { ask, UNREACHABLE, unpacked } from "/server.js";
 import { address, allow, fit, held, link, questionOf } from "/state.js";
 import { wireSets } from "/sets.js";
 import { wireViewSet } from "/views.js";
-import { newTicket, showCancelled, showNothing, watch } from "/waiting.js";
+import { newTicket, offer, showNothing, watch } from "/waiting.js";
 import { cancelWhatIf, wireWhatIf } from "/whatif.js";
 import { catalogue, model, recall, remember, rememberSoon, sides, state, texts } from "/state.js";
 
@@ -133,7 +133,7 @@ function cancel() {
   pending = null;
   document.body.removeAttribute("aria-busy");
   document.body.classList.add("stale");
-  showCancelled();
+  offer("Cancelled: this text is not explained.");
 }
 
 // The error messages of the texts, named unless both failed in the same way.
@@ -325,8 +325,8 @@ function keepInside(panel) {
 function redraw() {
   showControls(refresh);
   showImageControls();
-  redrawAnswer();
   refresh();
+  redrawAnswer();
 }
 
 function togglePair() {

@@ -4,10 +4,18 @@
 export function dragged(box, nodes, chosen) {
   let anchor = null; // where a drag or a selection by keys began
   let last = null;
+  const before = nodes.map((node) => node.getAttribute("aria-selected"));
+  const whole = box.classList.contains("whole");
   const mark = (i) => {
     last = i;
+    box.classList.remove("whole"); // all of it has no mark
     const [first, end] = [Math.min(anchor, last), Math.max(anchor, last)];
     nodes.forEach((node, n) => node.setAttribute("aria-selected", String(n >= first && n <= end)));
+  };
+  const giveUp = () => {
+    anchor = null;
+    nodes.forEach((node, n) => node.setAttribute("aria-selected", before[n]));
+    box.classList.toggle("whole", whole);
   };
   const finish = () => {
     if (anchor === null) return;
@@ -33,7 +41,7 @@ export function dragged(box, nodes, chosen) {
     if (i >= 0 && i !== last) mark(i);
   });
   box.addEventListener("pointerup", finish);
-  box.addEventListener("pointercancel", () => (anchor = null));
+  box.addEventListener("pointercancel", giveUp);
   box.addEventListener("click", (event) => {
     if (event.detail) return; // of a pointer, which was handled; a screen reader clicks without one
     const i = nodes.indexOf(event.target.closest("[data-token]"));
@@ -50,7 +58,7 @@ export function dragged(box, nodes, chosen) {
       if (event.shiftKey) {
         anchor ??= i;
         mark(next);
-      } else anchor = null;
+      } else giveUp();
     } else if (event.key === "Enter" || event.key === " ") {
       event.preventDefault();
       anchor ??= i;

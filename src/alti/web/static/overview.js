@@ -46,7 +46,7 @@ function cellsOf({ pieces }) {
 // The sections of a long prompt, each a fold; `fill(first, end)` makes its nodes when it opens.
 export function folds(view, fill) {
   const order = view.sections.map((section, i) => ({ ...section, i }));
-  const strongest = [...order].sort((a, b) => b.score - a.score);
+  const strongest = [...order].sort((a, b) => Math.abs(b.score) - Math.abs(a.score));
   const opened = new Set(strongest.slice(0, OPEN).map(({ i }) => i));
   const nodes = strongest.map((section) => fold(view, section, opened.has(section.i), fill));
   const box = element("div", { class: "folds" }, ...nodes);

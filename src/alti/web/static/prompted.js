@@ -1,6 +1,7 @@
 // A prompt in the colours of what an answer rests on, and the list of the strongest pieces.
 
 import { folds, isLong, strip } from "/overview.js";
+import { asked } from "/prompt.js";
 import { classOf, element, legend, number, readAs, unknownMark } from "/paint.js";
 
 const RANKED = 10; // pieces in the list
@@ -126,7 +127,12 @@ function pieceNode(i) {
   return node;
 }
 
-const unscored = ({ by }) => `This is in no ${by}: it has no colour.`;
+// Of a chat, messages are divided into sentences and lines, not what the template puts between them.
+function unscored({ by }) {
+  const parts = { documents: "documents", chat: "messages" }[asked.form];
+  if (!parts || !["sentence", "line"].includes(by)) return `This is in no ${by}: it has no colour.`;
+  return `Only the ${parts} are divided into ${by}s: this has no colour.`;
+}
 
 // What is said of a piece: to a screen reader, and beside the pointer.
 function named(node, i) {

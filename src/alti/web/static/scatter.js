@@ -89,7 +89,7 @@ const meet = (a, b) =>
 const isInside = ({ left, right, top, bottom }) =>
   left >= EDGE.left && right <= WIDTH && top >= 0 && bottom <= HEIGHT - EDGE.bottom;
 
-// A name right or left of its dot, above or below it: where it covers no dot and no other name.
+// A name right or left of its dot, above or below it, or at a corner: where it covers no dot and no other name.
 function nameBeside(svg, { name, cx, cy }, taken) {
   const text = short(name, LONGEST);
   const wide = LETTER * [...text].length;
@@ -98,6 +98,10 @@ function nameBeside(svg, { name, cx, cy }, taken) {
     { x: cx - 8, y: cy, anchor: "end", before: wide },
     { x: cx, y: cy - LINE, anchor: "middle", before: wide / 2 },
     { x: cx, y: cy + LINE, anchor: "middle", before: wide / 2 },
+    { x: cx - 6, y: cy + LINE, anchor: "end", before: wide },
+    { x: cx + 6, y: cy - LINE, anchor: "start", before: 0 },
+    { x: cx - 6, y: cy - LINE, anchor: "end", before: wide },
+    { x: cx + 6, y: cy + LINE, anchor: "start", before: 0 },
   ].map((place) => ({ ...place, box: boxOf(place.x - place.before, place.y, wide, LINE) }));
   const free = places.find(
     ({ box }) => isInside(box) && !taken.some((other) => meet(box, other)),

@@ -9,6 +9,7 @@ import { isRight, nameOf, strangers } from "/verdicts.js";
 import { addViews } from "/views.js";
 
 const SHOWN = 25; // rows of the table at a time
+const LOWEST = 0.7; // of the window: where the explanation of a row begins at the latest
 const CUT = 110; // characters of a text in the table
 const OWN = [400, 413, 422]; // statuses of what is wrong with a row, such as its length
 const at = (id) => document.getElementById(id);
@@ -275,7 +276,22 @@ function choose(row) {
   const rows = listed();
   set.page = Math.max(0, Math.floor(rows.indexOf(row) / SHOWN));
   show();
+  rowInSight();
+  const below = at("results").getBoundingClientRect().top - LOWEST * innerHeight;
+  if (below > 0) scrollBy({ top: below, behavior: "instant" });
   explain();
+}
+
+// The chosen row scrolls into its box, below the names of the columns.
+function rowInSight() {
+  const line = document.querySelector("#set-rows tr.on");
+  if (!line) return;
+  const box = at("set-box");
+  const [inside, outside] = [line.getBoundingClientRect(), box.getBoundingClientRect()];
+  const head = line.closest("table").tHead.getBoundingClientRect().height;
+  const above = inside.top - outside.top - head;
+  if (above < 0) box.scrollTop += above;
+  else box.scrollTop += Math.max(0, inside.bottom - outside.bottom);
 }
 
 function step(by) {
@@ -306,6 +322,7 @@ function learn(views) {
     failed: null,
   });
   show();
+  rowInSight(); // it is taller now
 }
 
 // Predictions of another model are not this one's.

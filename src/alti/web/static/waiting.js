@@ -52,10 +52,8 @@ function say({ state, position, done, total }) {
 
 export const showNothing = () => (at("waiting").hidden = true);
 
-export function showCancelled(
-  why = "Cancelled: this text is not explained.",
-  again = "Explain it",
-) {
+// What is not computed, and a button for it.
+export function offer(why, again = "Explain it") {
   at("waiting").hidden = false;
   at("waiting-why").textContent = why;
   at("waiting-bar").hidden = true;
