@@ -69,6 +69,11 @@ def test_it_is_built_and_needs_no_network(site):
         assert "url(http" not in style.read_text(encoding="utf-8"), style
 
 
+def test_formulas_are_typeset(site):
+    assert "+ residual<sub>i</sub> + bias<sub>i</sub>" in (site / "theory.html").read_text()
+    assert "A[h,i,j] f[h,j]<sub>d</sub>|)" in (site / "performance.html").read_text()
+
+
 @pytest.mark.skipif(not CHROMIUM, reason="needs Chromium")
 def test_search_needs_no_server(site, tmp_path):
     browser = Browser(tmp_path)
