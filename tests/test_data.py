@@ -276,7 +276,7 @@ def test_a_parquet_file_that_is_none(tmp_path):
     ("library", "source", "sentence"),
     [
         ("pyarrow.parquet", "a.parquet", r"needs the library pyarrow: pip install pyarrow"),
-        ("datasets", "stanfordnlp/sst2", "needs the library datasets: pip install datasets"),
+        ("datasets", "stanfordnlp/sst2", r"needs the library datasets: pip install 'alti\[hub\]'"),
     ],
 )
 def test_a_library_that_is_missing(tmp_path, monkeypatch, library, source, sentence):

@@ -31,6 +31,7 @@ def model(folder):
 def test_load_and_explain(model):
     found = model.explain("A clever blend of fact and fiction.")
     assert model.name == found.model == "tiny-bert"
+    assert repr(model) == "<Model tiny-bert: bert, float32>"
     assert found.label in ("negative", "positive")
     assert found.tokens[0] == "[CLS]"
     assert found.layers.shape == (tiny.LAYERS, len(found), len(found))

@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("mkdocs", reason="the site's tools are not installed: make docs")
 
+from browser import CHROMIUM, Browser
 from speed import slow
 
 pytestmark = slow  # make docs
@@ -25,14 +26,27 @@ KEPT = (".venv", ".cache", "site", "default_model", "results", "__pycache__")
 @pytest.fixture
 def copy(tmp_path):
     """What the site is made of, to be changed."""
+    return copied(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site as it is."""
+    folder = copied(tmp_path_factory.mktemp("whole"))
+    done = built(folder)
+    assert done.returncode == 0, done.stderr
+    return folder / "site"
+
+
+def copied(place: Path) -> Path:
     for part in PARTS:
         if (ROOT / part).is_dir():
-            shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns(*KEPT))
+            shutil.copytree(ROOT / part, place / part, ignore=shutil.ignore_patterns(*KEPT))
     for file in (*ROOT.glob("*.md"), ROOT / "mkdocs.yml"):
-        shutil.copy(file, tmp_path)
+        shutil.copy(file, place)
     for folder in ("src/alti/model/default_model", "reproduction/results"):
-        (tmp_path / folder).symlink_to(ROOT / folder)
-    return tmp_path
+        (place / folder).symlink_to(ROOT / folder)
+    return place
 
 
 def built(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -41,10 +55,8 @@ def built(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(build, cwd=folder, env=quiet, capture_output=True, text=True, check=False)
 
 
-def test_it_is_built_and_needs_no_network(copy):
-    done = built(copy)
-    assert done.returncode == 0, done.stderr
-    pages = list((copy / "site").rglob("*.html"))
+def test_it_is_built_and_needs_no_network(site):
+    pages = list(site.rglob("*.html"))
     assert len(pages) > 25
     for page in pages:
         loaded = re.findall(
@@ -53,9 +65,28 @@ def test_it_is_built_and_needs_no_network(copy):
             page.read_text(encoding="utf-8"),
         )
         assert not loaded, page
-    assert (copy / "site" / "search" / "search_index.js").is_file()  # a folder has no server
-    for style in (copy / "site").rglob("*.css"):
+    for style in site.rglob("*.css"):
         assert "url(http" not in style.read_text(encoding="utf-8"), style
+
+
+def test_formulas_are_typeset(site):
+    assert "+ residual<sub>i</sub> + bias<sub>i</sub>" in (site / "theory.html").read_text()
+    assert "A[h,i,j] f[h,j]<sub>d</sub>|)" in (site / "performance.html").read_text()
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="needs Chromium")
+def test_search_needs_no_server(site, tmp_path):
+    browser = Browser(tmp_path)
+    try:
+        browser.open((site / "howto" / "scale.html").as_uri())
+        asked = (
+            "{const q = document.querySelector('[name=query]'); q.focus(); q.value = 'surrogate';"
+        )
+        asked += "q.dispatchEvent(new Event('keyup')); q.dispatchEvent(new Event('input'))}"
+        browser.wait(f"{asked} document.querySelectorAll('.md-search-result__item').length", 60)
+        assert browser.problems == []
+    finally:
+        browser.close()
 
 
 NOWHERE = {

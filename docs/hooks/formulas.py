@@ -10,10 +10,10 @@ from html import escape
 
 from mkdocs.structure.pages import Page
 
-PAGES = ("theory.md",)
+PAGES = ("theory.md", "performance.md")
 BLOCK = re.compile(r"(?:^ {4}.*\n|^\n(?= {4}))+", re.MULTILINE)
 CODE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
-SYMBOL = r"(</sup>|(?<![\w\\])(?:∂\w|bias|mean|score|FFN|\w′?|[Σ∫‖]))"
+SYMBOL = r"(</sup>|\]|(?<![\w\\])(?:∂\w|bias|mean|residual|scale|score|FFN|\w′?|[Σ∫‖]))"
 INDEX = re.compile(SYMBOL + r"_(\w\(\w\)|\{[^}]+\}|[A-Za-z<]{1,4}|\d)(?!\w)")
 POWER = re.compile(r"(\w)\^(\([^)]+\)|\{[^}]+\}|[A-Za-z\d])")
 DRAWN = "┌└│"  # matrices: they need the columns of a typewriter

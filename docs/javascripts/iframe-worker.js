@@ -1,30 +1,24 @@
-// A page that is opened from a folder may not start a worker: the search runs in a hidden frame.
+// Search without a server. A page that is opened from a folder may start no worker, so what the
+// worker would run runs in a hidden frame.
 if (location.protocol === "file:") {
   window.Worker = class extends EventTarget {
     constructor(address) {
       super();
-      this.frame = Object.assign(document.createElement("iframe"), { hidden: true });
-      document.body.append(this.frame);
-      this.frame.contentWindow.postMessage = (data) => this.hear(data);
-      const script = this.frame.contentDocument.createElement("script");
-      this.loaded = new Promise((done) => script.addEventListener("load", done));
+      const frame = document.createElement("iframe");
+      frame.hidden = true;
+      document.body.append(frame);
+      this.inside = frame.contentWindow;
+      this.inside.document.write("<body></body>");
+      this.inside.document.close();
+      this.inside.postMessage = (data) => this.dispatchEvent(new MessageEvent("message", { data }));
+      const script = this.inside.document.createElement("script");
+      this.ready = new Promise((done) => (script.onload = done));
       script.src = address;
-      this.frame.contentDocument.body.append(script);
+      this.inside.document.body.append(script);
     }
 
-    hear(data) {
-      const message = new MessageEvent("message", { data });
-      this.dispatchEvent(message);
-      this.onmessage?.(message);
-    }
-
-    async postMessage(data) {
-      await this.loaded;
-      this.frame.contentWindow.dispatchEvent(new MessageEvent("message", { data }));
-    }
-
-    terminate() {
-      this.frame.remove();
+    postMessage(data) {
+      this.ready.then(() => this.inside.dispatchEvent(new MessageEvent("message", { data })));
     }
   };
 }

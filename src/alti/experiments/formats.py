@@ -234,7 +234,7 @@ def _hub(source: str, split: str | None) -> Iterator[Row]:
     datasets = _library(
         "datasets",
         f"{source} is not a file or folder here, and loading it from the hub",
-        "datasets",
+        "'alti[hub]'",
     )
     name, _, config = source.partition(":")
     with _from_the_hub(source):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
+from alti._characters import visible
 from alti._errors import UsageError
 from alti.methods import Inputs, Method, Target
 from alti.model.answers import Generation
@@ -82,6 +83,9 @@ class Model(OtherHeads, WithHeads):
     @property
     def dtype(self) -> str:
         return str(network(self.model).dtype).removeprefix("torch.")
+
+    def __repr__(self) -> str:
+        return f"<Model {visible(self.name)}: {visible(self.family)}, {self.dtype}>"
 
     def suits(self, method: Method) -> bool:
         """Whether a method can be run: some need a second norm in each layer, a head, a library."""
