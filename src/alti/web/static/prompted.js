@@ -127,7 +127,7 @@ function pieceNode(i) {
   return node;
 }
 
-// Of a chat, messages are divided into sentences and lines, not what the template puts between them.
+// Messages and documents are divided into sentences and lines, and nothing that is around them.
 function unscored({ by }) {
   const parts = { documents: "documents", chat: "messages" }[asked.form];
   if (!parts || !["sentence", "line"].includes(by)) return `This is in no ${by}: it has no colour.`;

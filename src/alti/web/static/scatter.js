@@ -89,7 +89,7 @@ const meet = (a, b) =>
 const isInside = ({ left, right, top, bottom }) =>
   left >= EDGE.left && right <= WIDTH && top >= 0 && bottom <= HEIGHT - EDGE.bottom;
 
-// A name right or left of its dot, above or below it, or at a corner: where it covers no dot and no other name.
+// A name beside its dot, above, below or at a corner: where it covers no dot and no other name.
 function nameBeside(svg, { name, cx, cy }, taken) {
   const text = short(name, LONGEST);
   const wide = LETTER * [...text].length;
