@@ -215,6 +215,8 @@ def test_sections_out_of_sight_are_as_wide_as_those_in_it(blank):
     words = blank.run("document.querySelectorAll('.fold[open] [data-piece]').length")
     drawn = file(blank, "vector", "answer").decode()
     assert drawn.count("<text") > words
+    names = blank.run("[...document.querySelectorAll('.fold .name')].map(n => n.textContent)")
+    assert drawn.count(f">{names[0]}</text>") == len(names) > 2  # folded ones too, with their sums
     assert float(re.search(r'width="(\d+)"', drawn)[1]) < 1000  # lines are as on the page
 
 

@@ -465,10 +465,12 @@ def test_a_set_leaves_as_a_picture_that_says_who_predicted(opened):
     said = opened.run("document.querySelector('#set-by').textContent")
     assert said == "set.csv: 4 of 4 rows, 4 predicted by minilm-l6-sst2, 2 wrong."
     assert "sets" in offered(opened)
+    opened.click("#view-keep")
+    opened.wait("!!document.querySelector('.kept .round')")
     svg = file(opened, "vector", "sets").decode()
     for text in (*(text for text, _ in ROWS), "wrong", "confidence", "minilm-l6-sst2"):
         assert text in svg
-    for control in ("Predict all rows", "Open a file", "Keep this view"):
+    for control in ("Predict all rows", "Open a file", "Keep this view", "×"):
         assert control not in svg
     opened.size(320, 800)
     root = ElementTree.fromstring(file(opened, "vector", "sets"))
