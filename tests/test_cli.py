@@ -602,6 +602,16 @@ def test_training_that_goes_wrong_is_a_failure(run, tmp_path):
     assert not (tmp_path / "out" / "card.json").exists()
 
 
+def test_training_without_labels_names_the_options(run, tmp_path):
+    tiny.saved(tmp_path / "checkpoint")
+    data = tmp_path / "data.csv"
+    data.write_text("text\na clever film\n")
+    options = ("--data", data, "--split", "", "--validation", "")
+    code, out, err = run("train", tmp_path / "checkpoint", tmp_path / "out", *options)
+    assert (code, out) == (2, "")
+    assert "name their columns with text= (--text-column) and label= (--label-column)" in err
+
+
 @slow
 def test_a_reader_who_leaves_is_no_failure(tmp_path):
     file = tmp_path / "texts.txt"

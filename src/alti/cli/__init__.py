@@ -1,6 +1,7 @@
 """The command line: each command is a library call. Results go to stdout, messages to stderr."""
 
 import io
+import logging
 import sys
 import warnings
 from collections.abc import Callable
@@ -41,6 +42,8 @@ for command in COMMANDS:
 def main() -> None:
     """Run the command line; a known error is one sentence and exit code 1, or 2 for wrong usage."""
     warnings.showwarning = lambda message, *_: note(message)
+    # where it is installed, importing it logs which kernels it does without
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # for a terminal that cannot show ▏ or é
     try:

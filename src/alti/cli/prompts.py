@@ -105,13 +105,14 @@ class Asked:
                 **({} if self.positions is None else {"positions": _positions(self.positions)}),
             }
 
-    def check(self, model: "Model") -> None:
-        """Raise for what a model has not."""
+    def checked(self, model: "Model") -> "Model":
+        """The same model; what it has not is refused."""
         if self.positions == ENTITIES and model.head.kind not in ("token", "sequence"):
             raise UsageError(
                 f"--positions entities are those of a token classifier, and {model.name} is none: "
                 "give all, or numbers like 3,4"
             )
+        return model
 
     def chosen(self, result: Any) -> Any:
         """What is shown of a result: the entities alone, if they were asked for."""

@@ -173,8 +173,7 @@ def explain(
         _require_lines(asked, plot, heads)
         _explain_lines(Lines(file), opening, asked, {**options, "batch_size": batch_size}, output)
         return
-    loaded = opening()
-    asked.check(loaded)
+    loaded = asked.checked(opening())
     if heads is not None:
         show_heads(loaded, heads, asked, options, output)
         return

@@ -218,7 +218,7 @@ def _rows(recipe: Recipe, split: str | None) -> list[Example]:
     if not rows:
         raise UsageError(
             f"{recipe.data} ({split or 'all rows'}) has no text with a label: "
-            "name their columns with text= and label="
+            "name their columns with text= (--text-column) and label= (--label-column)"
         )
     return rows
 
