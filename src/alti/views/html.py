@@ -101,8 +101,7 @@ def page(
     dark; None follows the reader's settings. With `one_scale`, a method has the same scale in
     every text, so that texts can be compared.
 
-    >>> found = [model.explain(text, method=name) for name in ("alti", "absence")]
-    >>> page = alti.html.page(found)
+    >>> page = alti.html.page([model.explain(text), model.explain(text, method="absence")])
     """
     if theme is not None and theme not in THEMES:
         raise UsageError(
