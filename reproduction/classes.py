@@ -19,7 +19,7 @@ from reproduction.settings import BACKBONES, BUILD, DATA, RESULTS, model_name, r
 from reproduction.train import trained
 
 METHODS = ("linear", "absence", "occlusion", "dimming", "dimming:strength=0.05", "consensus")
-FIRST = "consensus"  # the others are compared with it
+RIVALS = ("absence", "occlusion")  # the others are compared with them
 
 
 def main() -> None:
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def summarised(file: Path) -> dict[str, Any]:
-    """Means with their 95 % intervals, and consensus minus each method in pairs of texts."""
+    """Means with their 95 % intervals, and differences from the others in pairs of texts."""
     _, rows = load_rows(file)
     values = {spec: values_of(rows, spec) for spec in METHODS}
     return {
@@ -48,13 +48,16 @@ def summarised(file: Path) -> dict[str, Any]:
             spec: {metric: rounded(bootstrap(columns[metric])) for metric in PLAIN}
             for spec, columns in values.items()
         },
-        f"{FIRST}_minus": {
-            spec: {
-                metric: rounded(paired(values[FIRST][metric], columns[metric])) for metric in PLAIN
-            }
-            for spec, columns in values.items()
-            if spec != FIRST
-        },
+        "minus": {rival: _minus(values, rival) for rival in RIVALS},
+    }
+
+
+def _minus(values: dict[str, dict[str, list[float]]], rival: str) -> dict[str, Any]:
+    """How far each other method is from one, in each metric."""
+    return {
+        spec: {metric: rounded(paired(columns[metric], values[rival][metric])) for metric in PLAIN}
+        for spec, columns in values.items()
+        if spec != rival
     }
 
 

@@ -1,4 +1,4 @@
-"""The code of the documents: what it is, and stand-ins for the models and files that it names."""
+"""Code and tables of the documents, and stand-ins for the models and files that they name."""
 
 import json
 import re
@@ -142,3 +142,26 @@ def _write(file: Path, rows: list[dict]) -> None:
         pq.write_table(pa.Table.from_pylist(rows), file)
     else:
         file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def printed(page, start):
+    """The cells of the first table after some words of a page of the docs, by method."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    lines = text[text.index(start) :].splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("|---"))
+    rows = {}
+    for line in lines[first + 1 :]:
+        if not line.startswith("|"):
+            return rows
+        name, *cells = (cell.strip(" `*") for cell in line.strip("|").split("|"))
+        rows[name] = cells
+    return rows
+
+
+def same(cell, numbers):
+    """Whether a cell shows numbers, rounded as it rounds them."""
+    shown = re.findall(r"-?\d+(?:\.\d+)?", cell.replace("−", "-"))
+    halves = [0.5 * 10.0 ** -len(number.partition(".")[2]) + 1e-9 for number in shown]
+    return len(shown) == len(numbers) and all(
+        abs(float(a) - b) <= half for a, b, half in zip(shown, numbers, halves, strict=True)
+    )

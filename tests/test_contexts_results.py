@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import re
 import sys
 from dataclasses import replace
 from functools import cache
@@ -11,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from alti.experiments.bench import verdicts
+
+from documents import printed, same
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks/ is no part of the package
 from benchmarks import contexts, surrogate
@@ -58,33 +59,10 @@ def computed(part, rival=None):
     return {name: dict(zip(columns, cells, strict=True)) for name, cells in table.rows}
 
 
-def printed(start):
-    """The cells of the first table after some words, by method."""
-    text = (ROOT / "docs" / "benchmark.md").read_text(encoding="utf-8")
-    lines = text[text.index(start) :].splitlines()
-    first = next(i for i, line in enumerate(lines) if line.startswith("|---"))
-    rows = {}
-    for line in lines[first + 1 :]:
-        if not line.startswith("|"):
-            return rows
-        name, *cells = (cell.strip(" `*") for cell in line.strip("|").split("|"))
-        rows[name] = cells
-    return rows
-
-
-def same(cell, numbers):
-    """Whether a cell shows numbers, rounded as it rounds them."""
-    shown = re.findall(r"-?\d+(?:\.\d+)?", cell.replace("−", "-"))
-    halves = [0.5 * 10.0 ** -len(number.partition(".")[2]) + 1e-9 for number in shown]
-    return len(shown) == len(numbers) and all(
-        abs(float(a) - b) <= half for a, b, half in zip(shown, numbers, halves, strict=True)
-    )
-
-
 @pytest.mark.parametrize("part", PRINTED)
 def test_tables_of_the_docs_are_those_of_the_rows(part):
     start, columns = PRINTED[part]
-    rows = printed(start)
+    rows = printed("benchmark.md", start)
     assert rows.keys() == computed(part).keys()
     for method, (passes, *cells) in rows.items():
         assert same(passes, [computed(part)[method]["passes"].value])

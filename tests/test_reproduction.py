@@ -10,6 +10,7 @@ import pytest
 import alti
 
 import tiny
+from documents import printed, same
 from speed import slow
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # reproduction/ is no part of the package
@@ -88,8 +89,22 @@ def test_a_backbone_is_trained_and_explained_over_seeds(build, monkeypatch):
     assert result["texts"] == 4
     for metric in ("comprehensiveness", "sufficiency"):
         ours, theirs = (result["means"][name][metric][0] for name in ("consensus", "absence"))
-        minus = result["consensus_minus"]["absence"][metric][0]
+        minus = result["minus"]["absence"]["consensus"][metric][0]
         assert minus == pytest.approx(ours - theirs, abs=1e-5)
+
+
+@pytest.mark.parametrize("cell", ["mpnet-base-sva"])
+def test_the_table_of_a_class_is_that_of_the_results(cell):
+    result = json.loads((settings.RESULTS / "classes" / f"{cell}.json").read_text())
+    start = f"<!-- reproduction.classes {cell.rpartition('-')[0]} {cell.rpartition('-')[2]} -->"
+    rows = printed("benchmark.md", start)
+    assert rows.keys() == result["means"].keys()
+    for method, (_, *cells) in rows.items():
+        means = result["means"][method]
+        minus = result["minus"]["occlusion"].get(method, {})
+        metrics = ("comprehensiveness", "sufficiency")
+        numbers = [*(means[metric][:1] for metric in metrics), *(minus.get(m, []) for m in metrics)]
+        assert all(map(same, cells, numbers)), method
 
 
 def test_data_is_balanced_and_split_without_leaks():
