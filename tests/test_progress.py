@@ -1,5 +1,7 @@
 """How far a computation is: every layer is told, and how many follow, the first time too."""
 
+from itertools import product
+
 import pytest
 
 import alti
@@ -7,6 +9,7 @@ from alti.methods.progress import watching
 from alti.web.process import PROGRESS, Reports
 
 import tiny
+from speed import mostly_slow
 
 SHORT = "The plot is"
 LONG = "The plot is funny. " * 300  # more than alti.read.long.LONG tokens
@@ -31,11 +34,18 @@ def watched(model, text, method):
     return told.count((1, None)), sum(announced)
 
 
-@pytest.mark.parametrize("text", [SHORT, LONG], ids=["short", "long"])
-@pytest.mark.parametrize("method", ["absence", "alti", "consensus", "dimming", "gradient"])
-def test_as_many_steps_are_told_as_were_announced(model, method, text):
-    watched(model, text, method)  # what is proved once is proved
-    told, announced = watched(model, text, method)
+LENGTHS = {"short": SHORT, "long": LONG}
+METHODS = ("absence", "alti", "consensus", "dimming", "gradient")
+
+
+@mostly_slow(
+    ("method", "length"),
+    list(product(METHODS, LENGTHS)),
+    quick=lambda case: case[1] == "short" or case[0] == "alti",
+)
+def test_as_many_steps_are_told_as_were_announced(model, method, length):
+    watched(model, LENGTHS[length], method)  # what is proved once is proved
+    told, announced = watched(model, LENGTHS[length], method)
     assert told == announced
     assert told >= 3  # layers
 

@@ -80,6 +80,7 @@ def test_it_learns_and_the_result_can_be_explained(steady, data, tmp_path, task)
     assert result.scores.isfinite().all()
 
 
+@slow
 def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(checkpoint, data, tmp_path):
     class Stop(Exception):
         pass

@@ -17,6 +17,7 @@ from test_web_answer_page import DONE
 
 import tiny
 from pages import BROWSED, file, text
+from speed import slow
 
 browsed = BROWSED
 LINES = ["The plot is funny. ", "It is a film. ", "The acting is better. "]
@@ -136,6 +137,7 @@ MOVE = """(async () => {{
 
 
 @browsed
+@slow
 def test_the_slider_takes_less_than_100_ms_at_worst(blank, model):
     """With 4,000 sub-words unfolded, from the move to the frame that shows it, also the first."""
     opened(blank, form="text", text=long_prompt(model), answer=" It is better", by="token")
@@ -186,6 +188,7 @@ def test_the_slider_colours_the_prompt_by_layers(blank, model):
 
 
 @browsed
+@slow
 def test_a_section_that_is_opened_later_is_of_the_same_layer(blank):
     opened(blank, form="text", text=PROMPT, answer=" It is better")
     blank.wait(DONE, 60)
