@@ -43,7 +43,7 @@ def require_target(path: Path, shown: str) -> None:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         pass  # a new file, or one that is refused below
-    except (OSError, ValueError):  # too long, a null or half a character in it
+    except (OSError, ValueError):  # too long, a null or a lone surrogate in it
         raise UsageError(f"{shown[:80]!a} is no name of a file: give another") from None
     if path.is_dir():
         raise UsageError(f"{shown} is a folder: give a file")
