@@ -689,6 +689,7 @@ def folder(tmp_path_factory):
     )
 
 
+@slow
 def test_the_command_runs_each_task(run, folder, tmp_path):
     for name in ROWS:
         task = "evidence" if name == "records" else name

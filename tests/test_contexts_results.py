@@ -12,6 +12,7 @@ import pytest
 from alti.experiments.bench import verdicts
 
 from documents import printed, same
+from speed import mostly_slow
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks/ is no part of the package
 from benchmarks import contexts, surrogate
@@ -59,7 +60,7 @@ def computed(part, rival=None):
     return {name: dict(zip(columns, cells, strict=True)) for name, cells in table.rows}
 
 
-@pytest.mark.parametrize("part", PRINTED)
+@mostly_slow("part", PRINTED, quick=["xquad"])
 def test_tables_of_the_docs_are_those_of_the_rows(part):
     start, columns = PRINTED[part]
     rows = printed("benchmark.md", start)

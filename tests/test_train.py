@@ -160,6 +160,7 @@ def test_data_without_splits_is_trained_on_as_a_whole(checkpoint, tmp_path):
     assert (card["texts"], card["split"], card["accuracy"]) == (12, None, None)
 
 
+@slow
 def test_a_folder_is_of_one_recipe(checkpoint, data, tmp_path):
     class Stop(Exception):
         pass

@@ -207,6 +207,7 @@ def test_a_section_that_is_opened_later_is_of_the_same_layer(blank):
 
 
 @browsed
+@slow
 def test_sections_out_of_sight_are_as_wide_as_those_in_it(blank):
     blank.size(320, 300)
     opened(blank, form="text", text=PROMPT, answer=" It is better")
