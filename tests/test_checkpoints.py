@@ -18,7 +18,7 @@ from alti.model import checkpoints
 from alti.read.quantised import require_gradients, said_in_one_sentence
 
 import tiny
-from speed import mostly_slow
+from speed import slow
 
 TEXT = "A clever blend of fact and fiction."
 METHODS_TRIED = ("alti", "linear", "gradient", "dimming")
@@ -72,7 +72,8 @@ LOADED = "import sys, alti; print(alti.load(sys.argv[1], device='cpu').name)"
 
 
 @needs["peft"]
-@mostly_slow("kind", ["plain", "headless", "shards", "adapter"], quick=["plain"])
+@slow
+@pytest.mark.parametrize("kind", ["plain", "headless", "shards", "adapter"])
 def test_a_process_that_loads_shows_one_bar_at_most(folder, adapter, tmp_path, kind):
     place = tmp_path / "m"
     shutil.copytree(adapter[0] if kind == "adapter" else folder, place)

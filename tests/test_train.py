@@ -380,8 +380,9 @@ DAMAGES = {
 }
 
 
-@mostly_slow("earlier", [True, False], quick=[True])
-@mostly_slow("damage", DAMAGES, quick=["half a model"])
+@slow
+@pytest.mark.parametrize("earlier", [True, False])
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_state_is_passed_over(short, whole, at_six, at_nine, tmp_path, damage, earlier):
     shutil.copytree(at_nine if earlier else at_six, tmp_path, dirs_exist_ok=True)
     states = (tmp_path / "steps").glob("checkpoint-*")
