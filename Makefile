@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 demo: $(VENV)/installed  ## explain a sentence
 	$(BIN)/python examples/demo.py
 
-test: $(VENV)/installed  ## run the tests, in less than three minutes
+test: $(VENV)/installed  ## run the tests, in about three minutes
 	$(PYTEST) -m "not slow"
 
 slow: $(VENV)/installed  ## run the tests that `make test` leaves out

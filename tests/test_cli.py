@@ -373,6 +373,7 @@ def test_version_and_help(run):
     assert "explain" in run("--help")[1]
 
 
+@slow
 def test_as_a_program(folder):
     done = subprocess.run(
         [sys.executable, "-m", "alti", "explain", "A clever film", "-m", folder, "--json"],

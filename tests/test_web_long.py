@@ -45,6 +45,7 @@ def long_prompt(model):
     return prompt
 
 
+@slow
 def test_first_colours_take_few_passes(folder, model):
     """Every run of a layer counts, those that are run again on the way back too."""
     desk = Desk(Settings((str(folder),), device="cpu"))
@@ -90,6 +91,7 @@ def opened(page, **asked):
 
 
 @browsed
+@slow
 def test_a_prompt_of_4000_tokens_stays_usable(blank, model):
     blank.open(f"{blank.server}/#model=tiny-chat&ask=answer")
     blank.wait("!document.querySelector('#writing').hidden")
