@@ -73,6 +73,8 @@ def exactly(given: AttentionCall) -> AttentionCall:
     return replace(given, implementation="eager", **wide)
 
 
+# torch says so where a thread of autograd is the first to multiply matrices
+@pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS")
 @pytest.mark.parametrize("dimmed", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("dtype", ATTENTION_LIMITS)
@@ -135,6 +137,7 @@ def by_rows(monkeypatch):
     monkeypatch.setattr(attention_call, "LEAST", 5)
     monkeypatch.setattr(attention_call, "NUMBERS", {"cpu": 1, "cuda": 1})
     monkeypatch.setattr(layerwise, "ROWS", {"cuda": 5})
+    monkeypatch.setattr(layerwise, "TILE", {})
 
 
 def asked_on_gpu(family, **options) -> tuple[nn.Module, Inputs, Target]:
@@ -161,6 +164,8 @@ def test_long_texts_are_explained_as_short_ones(
 ):
     if groups and family != "llama":
         pytest.skip("groups are tested on one family")
+    if family == "gpt_oss" and name not in ("alti", "dimming"):
+        pytest.skip("its experts have no linear view")
     model, inputs, target = asked_on_gpu(family, groups=groups)
     with poisoned():
         ours = test_long.scores_of(name, model, inputs, target, **options).tokens

@@ -291,6 +291,24 @@ def test_a_norm_is_asked_once_whether_it_centres_but_not_while_its_gain_is_zero(
     assert affine.norm(norm, x, norm(x)).centred
 
 
+class MeansAsOnAGPU(nn.LayerNorm):
+    """Its mean is off by a digit, as that of a width that is no power of two."""
+
+    def forward(self, x):
+        moved = x - x.mean(-1, keepdim=True) * (1 + 1e-7)
+        variance = (x - x.mean(-1, keepdim=True)).square().mean(-1, keepdim=True)
+        return moved * (variance + self.eps).rsqrt() * self.weight + self.bias
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 24, 63])
+def test_a_norm_with_a_small_eps_is_seen_to_centre(width):
+    x = torch.randn(1, 4, width)
+    norm = MeansAsOnAGPU(width, eps=1e-12)
+    assert affine.norm(norm, x, norm(x)).centred == (width > 1)  # of one number nothing is left
+    root = RootMeanSquare(width)
+    assert not affine.norm(root, x, root(x)).centred
+
+
 class Halved(nn.Module):
     """A projection that keeps its weight in a way of its own."""
 

@@ -21,6 +21,7 @@ from alti.read.walk import Through, walk
 Draw = Callable[[Block], Tensor]
 
 ROWS = {"cuda": 512}  # of a map at least, so that programs share the vectors that they read
+TILE = {"cuda": 64}  # rows of a program: the last one of a span would do nothing else
 
 
 def layerwise(
@@ -110,7 +111,8 @@ def spans_of(block: Block) -> list[slice]:
     """All rows of a block, some at a time."""
     batch, heads, targets, _ = block.attn.shape
     device = block.attn.device
-    return spans(batch, heads, targets, block.value.shape[2], device, least=ROWS.get(device.type))
+    least, tile = ROWS.get(device.type), TILE.get(device.type, 1)
+    return spans(batch, heads, targets, block.value.shape[2], device, least=least, tile=tile)
 
 
 def _by_rows(

@@ -6,6 +6,7 @@ own scaling, mask, window, soft cap and sinks: nothing about a family is written
 attention that is sdpa's and nothing more is computed by `alti.read.triton_attention`.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -33,10 +34,16 @@ def spans(
     device: torch.device,
     *,
     least: int | None = None,
+    tile: int = 1,
 ) -> list[slice]:
-    """All rows of a block, so many at a time that their probabilities can be held."""
+    """All rows of a block, so many at a time that their probabilities can be held.
+
+    As many each time, in whole tiles of rows.
+    """
     held = NUMBERS.get(device.type, NUMBERS["cpu"])
     step = max(least or LEAST, held // (batch * heads * sources))
+    step = math.ceil(targets / math.ceil(targets / step))
+    step = math.ceil(step / tile) * tile
     return [slice(start, min(start + step, targets)) for start in range(0, targets, step)]
 
 
