@@ -1,12 +1,14 @@
 """Which method for a class: dimming and consensus beside absence and occlusion, in every cell.
 
-python -m reproduction.classes distilbert-base-cased mpnet-base     # four data sets each
+python -m reproduction.classes distilbert-base-cased mpnet-base              # four data sets each
+python -m reproduction.classes distilbert-base-cased mpnet-base --tables     # of the docs
 
 What is not trained yet is trained first, so it takes a GPU and is one command. A run that was
 stopped goes on.
 """
 
 import argparse
+import json
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,8 +20,17 @@ from reproduction.faithfulness import PLAIN, measure, values_of
 from reproduction.settings import BACKBONES, BUILD, DATA, RESULTS, model_name, rounded, write
 from reproduction.train import trained
 
-METHODS = ("linear", "absence", "occlusion", "dimming", "dimming:strength=0.05", "consensus")
+PASSES = {  # of each method
+    "linear": "3",
+    "absence": "3",
+    "dimming": "4",
+    "dimming:strength=0.05": "4",
+    "consensus": "6",
+    "occlusion": "one per token",
+}
+METHODS = tuple(PASSES)
 RIVALS = ("absence", "occlusion")  # the others are compared with them
+TITLES = {"sst2": "SST-2", "imdb": "IMDB", "yelp": "Yelp", "sva": "SVA"}
 
 
 def main() -> None:
@@ -29,7 +40,11 @@ def main() -> None:
     parser.add_argument("backbones", nargs="+", choices=BACKBONES)
     parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
     parser.add_argument("--texts", type=int, help="default: as reproduction.faithfulness")
+    parser.add_argument("--tables", action="store_true", help="print those of what was measured")
     options = parser.parse_args()
+    if options.tables:
+        print("\n\n".join(map(tables, options.backbones)))
+        return
     for backbone, data in product(options.backbones, options.data):
         trained(backbone, data)
         model = alti.load(model_name(backbone, data), dtype="float32")
@@ -59,6 +74,49 @@ def _minus(values: dict[str, dict[str, list[float]]], rival: str) -> dict[str, A
         for spec, columns in values.items()
         if spec != rival
     }
+
+
+def tables(backbone: str) -> str:
+    """The means of each method on each data set, and how far `consensus` is from its rivals."""
+    folder = RESULTS / "classes"
+    cells = {data: json.loads((folder / f"{backbone}-{data}.json").read_text()) for data in DATA}
+    best = {
+        (data, metric): choose(round(mean[metric][0], 3) for mean in cell["means"].values())
+        for data, cell in cells.items()
+        for metric, choose in zip(PLAIN, (max, min), strict=True)
+    }
+
+    def shown(data: str, method: str, metric: str) -> str:
+        mean = cells[data]["means"][method][metric][0]
+        return f"**{_signed(mean)}**" if round(mean, 3) == best[data, metric] else _signed(mean)
+
+    def row(*columns: str) -> str:
+        return f"| {' | '.join(columns)} |"
+
+    names = [f"{TITLES[data]} ({cell['texts']:,} texts)" for data, cell in cells.items()]
+    lines = [row("method", "passes", *names), row("---", *["---:"] * 5)]
+    for method, passes in PASSES.items():
+        both = (" / ".join(shown(data, method, metric) for metric in PLAIN) for data in cells)
+        lines.append(row(f"`{method}`", passes, *both))
+    lines += [
+        "",
+        row("paired difference", *(TITLES[data] for data in cells)),
+        row("---", *["---:"] * 4),
+    ]
+    for rival in RIVALS:
+        for metric, name in zip(PLAIN, ("comp ↑: ", "suff ↓: "), strict=True):
+            found = (cell["minus"][rival]["consensus"][metric] for cell in cells.values())
+            lines.append(row(f"{name}`consensus` − `{rival}`", *map(_interval, found)))
+    return "\n".join(lines)
+
+
+def _signed(number: float) -> str:
+    return f"{round(number, 3) + 0.0:.3f}".replace("-", "−")  # no −0.000
+
+
+def _interval(found: list[float]) -> str:
+    mean, low, high = map(_signed, found)
+    return f"{mean} [{low}, {high}]"
 
 
 if __name__ == "__main__":
