@@ -284,7 +284,8 @@ def test_a_device_map(folder, tmp_path, place):
     loaded = alti.load(folder, device_map=place, offload_folder=tmp_path, dtype="float32")
     if isinstance(place, dict) and "disk" in place.values():
         assert any(parameter.is_meta for parameter in loaded.model.parameters())
-    same(loaded, alti.load(folder, device="cpu"), ("alti", "norms", "occlusion", "gradient"))
+    methods = ("alti", "norms", "linear", "absence", "consensus", "occlusion", "gradient")
+    same(loaded, alti.load(folder, device="cpu"), methods)
     assert max(loaded.check()) < 1e-5
 
 

@@ -130,6 +130,19 @@ def test_frozen_biases_count_and_stay_frozen():
     assert not any(parameter.requires_grad for parameter in model.parameters())
 
 
+@pytest.mark.parametrize("family", ["bert", "gpt2", "qwen2"])
+def test_biases_count_that_accelerate_brings_for_a_call(family):
+    """They are no parameters of the model: what gradients reach is gone when the call is over."""
+    accelerate = pytest.importorskip("accelerate")
+    model = tiny.build(family, heads_of(family)[0])
+    inputs = tiny.inputs(model)
+    expected = completeness(model, inputs, chosen)
+    accelerate.cpu_offload(model, execution_device=torch.device("cpu"))
+    assert all(parameter.is_meta for parameter in model.parameters())
+    assert completeness(model, inputs, chosen).max() < max(limit(family), 2 * expected.max())
+    assert linear_view(model, inputs).biases is None
+
+
 def test_an_activation_of_zero_has_its_slope():
     x = torch.zeros(3, dtype=torch.float64, requires_grad=True)
     y = linear._straight(x, functional.gelu(x), functional.gelu)

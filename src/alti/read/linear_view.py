@@ -45,6 +45,7 @@ ACTIVATIONS: set[Function] = {
     functional.gelu, functional.silu, functional.elu, functional.selu, functional.leaky_relu,
     functional.relu6, functional.mish,
 }  # fmt: skip
+BIASED: dict[Function, int] = {functional.linear: 2, torch.addmm: 0}  # where their bias stands
 GATES: set[Function] = {torch.erf, Tensor.erf}  # of a gelu that a model spells out: x (1 + erf) / 2
 
 
@@ -61,7 +62,8 @@ class View:
     constants: list[Tensor] = field(default_factory=list)  # what a head adds, that is no parameter
     messages: list[Messages] = field(default_factory=list)  # in the order of computation
     output: Any = None  # the model's own, in the graph
-    biases: list[Tensor] | None = None  # all of the model's; None where some are frozen
+    biases: list[Tensor] | None = None  # all of the model's; None: some are frozen or elsewhere
+    given: list[Tensor] = field(default_factory=list)  # those that functions were given
 
     @property
     def starts(self) -> list[Tensor]:
@@ -121,7 +123,7 @@ def linear_view(
         torch.enable_grad(),
         reader.listening(),
         entering(inner, "embedding", reader.enter),
-        StraightFunctions(),
+        StraightFunctions(view.given),
         output_bias(inner) as view.constants,
     ):
         view.output = inner(**{"return_dict": True, **inputs})
@@ -148,7 +150,9 @@ def completeness(
     biases = _biases(network(model))
     with _trainable(biases):
         view = linear_view(model, inputs)
-        vectors = [*view.starts, *biases, *view.constants]
+        own = set(map(id, biases))
+        brought = [bias for bias in view.given if id(bias) not in own]  # by accelerate, for a call
+        vectors = [*view.starts, *biases, *view.constants, *brought]
         gaps = []
         for value in target(view.output):
             expect(len(view.messages))
@@ -200,7 +204,7 @@ def require_complete(missing: Tensor, model: nn.Module) -> None:
 
 def trained_biases(model: nn.Module) -> list[Tensor] | None:
     biases = _biases(model)
-    return biases if all(bias.requires_grad for bias in biases) else None
+    return biases if all(bias.requires_grad and not bias.is_meta for bias in biases) else None
 
 
 def _biases(model: nn.Module) -> list[Tensor]:
@@ -221,7 +225,7 @@ class Straightened(Reader):
     def hooks(self) -> Iterator[RemovableHandle]:
         gates = self._gates()
         for module in self.model.modules():
-            straight = _straightening(module)
+            straight = _straightening(module, self.view.given)
             if straight is _straight_activation and id(module) in gates:
                 yield self.without_gradient(module)
             elif straight is not None:
@@ -297,13 +301,13 @@ class Straightened(Reader):
         self.count += 1
 
 
-def _straightening(module: nn.Module) -> Callable[[Call], Tensor] | None:
-    """What makes a module linear; None where it is so already."""
+def _straightening(module: nn.Module, given: list[Tensor]) -> Callable[[Call], Tensor] | None:
+    """What makes a module linear; None where it is so already. Biases found on the way: `given`."""
     if next(module.children(), None) is not None:
         return None
     kind = type(module).__name__
     if NORM.search(kind):
-        return _straight_norm
+        return partial(_straight_norm, given)
     if ACTIVATION.search(kind) and next(module.parameters(), None) is None:
         return _straight_activation
     return None
@@ -315,12 +319,24 @@ def _in_a_graph(straight: Callable[[Call], Tensor], call: Call) -> Tensor | None
 
 
 class StraightFunctions(TorchFunctionMode):
-    """Activations that a model calls as functions."""
+    """Activations that a model calls as functions.
+
+    Biases that projections are given go to `given`: accelerate takes those that it brings away
+    again, and then no parameter of the model is what gradients reach.
+    """
+
+    def __init__(self, given: list[Tensor] | None = None) -> None:
+        super().__init__()
+        self.given = given
 
     def __torch_function__(
         self, function: Function, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
+        if self.given is not None and function in BIASED:
+            bias = kwargs.get("bias", args[BIASED[function]] if len(args) > 2 else None)
+            if bias is not None and bias.requires_grad:
+                self.given.append(bias)
         if function in GATES:
             return function(*args, **kwargs).detach()
         known = function in ACTIVATIONS and isinstance(args[0], Tensor)
@@ -364,7 +380,7 @@ def _straight(x: Tensor, y: Tensor, function: Function) -> Tensor:
     return y.detach() + ratio * (x - fixed)
 
 
-def _straight_norm(call: Call) -> Tensor:
+def _straight_norm(given: list[Tensor], call: Call) -> Tensor:
     """A norm with 1 / std constant."""
     x = call.input
     output = call.output
@@ -373,6 +389,9 @@ def _straight_norm(call: Call) -> Tensor:
         through = norm(call.module, x.to(dtype), output.to(dtype))
     straight = through.linear(x.to(dtype)) * through.scale[..., None]
     bias = getattr(call.module, "bias", None)
+    if bias is not None and bias.is_meta:  # a copy of what accelerate has taken away
+        bias = through.shift.requires_grad_(bias.requires_grad)
+        given += [bias] if bias.requires_grad else []
     if bias is not None:
         straight = straight + bias
     return output.detach() + (straight - straight.detach()).to(output.dtype)
