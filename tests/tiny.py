@@ -277,9 +277,9 @@ CONFIGS: dict[str, dict] = {
     },
 }  # fmt: skip
 
-# The first transformers that has a family, or names its parts as alti does. Older ones than
+# The first transformers that has a family, or builds it as alti reads it. Older ones than
 # pyproject.toml asks for are met on machines with a GPU, which keep their own.
-SINCE = {"gte": "5.18", "dinov2": "5.18", "dinov2_with_registers": "5.18"}
+SINCE = dict.fromkeys(("gte", "dinov2", "dinov2_with_registers", "aria_text"), "5.18")
 
 VARIANTS: dict[str, tuple[str, dict]] = {  # the same family, built differently
     "opt, norm after the sum": ("opt", {"do_layer_norm_before": False}),
