@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from packaging.version import Version
 from transformers import CONFIG_MAPPING
 
 import alti
@@ -47,6 +48,11 @@ NAN_ON_THE_LEFT = (
 
 def test_the_tiny_models_cover_the_registry():
     assert tiny.CONFIGS.keys() == alti.FAMILIES.keys()
+
+
+def test_the_oldest_transformers_that_is_asked_for_has_every_family():
+    oldest = re.search(r'"transformers>=([\d.]+)', (ROOT / "pyproject.toml").read_text())[1]
+    assert all(Version(since) <= Version(oldest) for since in tiny.SINCE.values())
 
 
 @mostly_slow("side", ["left", "right"], quick=["right"])
