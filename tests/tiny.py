@@ -376,6 +376,14 @@ def classifies(family: str) -> bool:
     return family in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
 
 
+def missing(family: str) -> str | None:
+    """Why a family is not there, if it is not."""
+    since, here = SINCE.get(family, "0"), transformers.__version__
+    if Version(here) >= Version(since):
+        return None
+    return f"{family} is read from transformers {since} on, and this is {here}"
+
+
 def build(
     family: str,
     head: str = "AutoModel",
@@ -385,11 +393,10 @@ def build(
     **config: object,
 ):
     """A model whose every weight is random: biases that are not 0, gains that are not 1."""
-    since, here = SINCE.get(family, "0"), transformers.__version__
-    if Version(here) < Version(since):
+    if why := missing(family):
         import pytest  # here, as benchmarks build models where there is none
 
-        pytest.skip(f"{family} is read from transformers {since} on, and this is {here}")
+        pytest.skip(why)
     torch.manual_seed(seed)
     auto = getattr(transformers, head)
     model = auto.from_config(AutoConfig.for_model(family, **{**CONFIGS[family], **config}))
