@@ -62,6 +62,17 @@ def test_it_is_a_sequence_of_tokens_and_scores():
         found.method = "other"
 
 
+@pytest.mark.parametrize("k", [-1, "a", 1.5])
+def test_top_says_what_is_no_number_of_tokens(k):
+    with pytest.raises(alti.UsageError, match=f"k = {k!r} is not a number of tokens"):
+        attribution().top(k)
+
+
+def test_a_file_to_save_to_has_a_name():
+    with pytest.raises(alti.UsageError, match="3 is no name of a file: give a path"):
+        attribution().save(3)
+
+
 def test_top_leaves_special_tokens_out():
     found = attribution()
     assert [token for token, _ in found.top(2)] == ["##lucky", "!"]

@@ -141,6 +141,7 @@ def test_heads_of_a_text(classifier):
     [
         ({"layer": 9}, "layer = 9 does not exist: the model has 3 layers"),
         ({"layer": -4}, "layer = -4 does not exist"),
+        ({"layer": "last"}, "layer = 'last' is no layer: give its number"),
         ({"positions": [99]}, "positions: 99 is outside the text"),
         ({"positions": []}, "positions: empty is outside the text"),
         ({"p": 3}, "p = 3 is not a norm of ALTI"),

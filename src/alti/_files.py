@@ -18,6 +18,8 @@ def write_whole(path: str | Path, content: bytes) -> None:
     The content is synced to disk under a unique temporary name, then renamed. A symlink stays a
     symlink; an existing file keeps its permissions, and a new one gets those of the umask.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise UsageError(f"{path!r} is no name of a file: give a path to write to")
     path = Path(path)
     require_target(path, str(path))
     target = Path(os.path.realpath(path))

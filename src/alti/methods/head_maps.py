@@ -2,6 +2,7 @@
 
 from collections import deque
 from dataclasses import dataclass
+from numbers import Integral
 
 import torch
 from torch import Tensor, nn
@@ -48,6 +49,10 @@ def head_maps(
 
 def _block(model: nn.Module, inputs: Inputs, layer: int, long: bool) -> tuple[Block, int]:
     """The block of a layer, and its number."""
+    if not isinstance(layer, Integral):
+        raise UsageError(
+            f"layer = {layer!r} is no layer: give its number, from 0, or -1 for the last"
+        )
     kept: deque[Block] = deque(maxlen=max(1, -layer))
     count = 0
 

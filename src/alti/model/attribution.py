@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -98,8 +99,8 @@ class Attribution(Result, OfOne):
 
         Special tokens are not ranked, nor is an answer that is explained as a whole: its prompt is.
         """
-        if k < 0:
-            raise UsageError(f"k = {k} is not a number of tokens: give 0 or more")
+        if not isinstance(k, Integral) or k < 0:
+            raise UsageError(f"k = {k!r} is not a number of tokens: give 0 or more")
         end = self.source.answer if self.target is None else None
         order = self.scores[:end].argsort(descending=True, stable=True).tolist()
         return [self[i] for i in order if not self.special[i]][:k]

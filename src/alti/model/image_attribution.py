@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -60,8 +61,8 @@ class ImageAttribution(Scored, OfOne):
 
     def top(self, k: int = 5) -> list[tuple[Patch, float]]:
         """The k patches (or groups of them) with the highest scores."""
-        if k < 0:
-            raise UsageError(f"k = {k} is not a number of patches: give 0 or more")
+        if not isinstance(k, Integral) or k < 0:
+            raise UsageError(f"k = {k!r} is not a number of patches: give 0 or more")
         return sorted(self, key=lambda pair: -pair[1])[:k]
 
     def grouped(self, size: int) -> Self:
