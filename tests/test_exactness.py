@@ -10,6 +10,7 @@ from torch import nn
 
 import alti
 from alti.methods import METHODS, Inputs, Target
+from alti.read.exactness import halves
 from alti.read.linear_view import require_complete
 
 import tiny
@@ -467,3 +468,13 @@ def test_attention_that_adds_nothing_is_no_alarm(family, dtype):
             if name.rpartition(".")[0].endswith(tuple(paths)):
                 parameter.zero_()
     alti.check(model.to(dtype), tiny.inputs(model))
+
+
+@pytest.mark.parametrize(
+    ("positions", "runs"), [(0, 0), (1, 0), (2, 2), (16, 6), (63, 8), (128, 10)]
+)
+def test_every_position_is_changed_once_while_any_other_is_not(positions, runs):
+    chosen = halves(positions)
+    assert chosen.shape == (runs, positions)
+    alone = (chosen[:, :, None] & ~chosen[:, None]).any(0)
+    assert (alone | torch.eye(positions, dtype=torch.bool)).all()

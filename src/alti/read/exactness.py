@@ -7,6 +7,8 @@ position by itself; if it did not, products of maps would be wrong however exact
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import combinations, count
+from math import comb
 from typing import Any
 
 import torch
@@ -87,21 +89,32 @@ def follow(model: nn.Module, inputs: Mapping[str, Any]) -> None:
     """Check that only attention mixes positions, and that each layer reads the one before it.
 
     The model runs once as it is. Then attention is held at what it was, so that every position has
-    to be computed by itself: half of the positions of all texts are changed, their tokens and what
-    enters each layer, and the others must stay. Halves are taken by each bit of a position's number
-    and by its opposite, so every pair of positions is apart in one of them. In a last run the
-    output of attention is changed at every position, and that has to arrive where the next layer
-    begins.
+    to be computed by itself: about half of the positions of all texts are changed, their tokens and
+    what enters each layer, and the others must stay; of any two positions each is changed once
+    while the other is not (`halves`). In a last run the output of attention is changed at every
+    position, and that has to arrive where the next layer begins.
     """
     follower = _Follower(network(model), inputs)
     expect(follower.layers_in_all)
     follower.run(None)
-    bits = (follower.positions - 1).bit_length()
-    expect((2 * bits + 1) * follower.layers_in_all)
-    for bit in range(bits):
-        for side in (0, 1):
-            follower.run(_Half(follower, bit, side))
+    each = halves(follower.positions)
+    expect((len(each) + 1) * follower.layers_in_all)
+    for half in each:
+        follower.run(_Half(follower, half))
     follower.run(_Everywhere(follower))
+
+
+def halves(positions: int) -> Tensor:
+    """As few halves as tell all positions apart, in both directions: [runs, positions].
+
+    Every position is in half of them, and no two in the same ones: so neither is only where the
+    other is too. By Sperner's theorem fewer runs cannot do it.
+    """
+    runs = next(runs for runs in count() if comb(runs, runs // 2) >= positions)
+    chosen = torch.zeros(runs, positions, dtype=torch.bool)
+    for position, own in zip(range(positions), combinations(range(runs), runs // 2), strict=False):
+        chosen[list(own), position] = True
+    return chosen
 
 
 class _Follower(Reader):
@@ -219,10 +232,9 @@ class _Follower(Reader):
 class _Half:
     """Half of the positions are changed where text and layers begin; the others may not move."""
 
-    def __init__(self, follower: _Follower, bit: int, side: int) -> None:
+    def __init__(self, follower: _Follower, chosen: Tensor) -> None:
         self.follower = follower
-        self.bit = bit
-        self.side = side
+        self.chosen = chosen  # of the positions of all texts
 
     def inputs(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Other tokens at the changed positions: nothing before the first layer may mix them."""
@@ -246,8 +258,7 @@ class _Half:
 
     def _changed(self, x: Tensor) -> Tensor:
         """[B, T]"""
-        numbers = torch.arange(x.shape[:2].numel(), device=x.device).reshape(x.shape[:2])
-        return (numbers >> self.bit) % 2 == self.side
+        return self.chosen[: x.shape[:2].numel()].to(x.device).reshape(x.shape[:2])
 
     def arrives(self, x: Tensor, clean: Tensor, what: str, first: bool) -> Tensor:
         self.reads(x, clean, what, first)
