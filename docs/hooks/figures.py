@@ -1,6 +1,6 @@
-"""Figures: a click opens a picture by itself, and a picture of one theme is shown in that theme.
+"""Figures: a click opens a picture by itself, and a picture with variants is shown as the right one.
 
-A picture with two themes is written as GitHub reads it: a <picture> whose source is for the dark.
+Variants are written as GitHub reads them: a <picture> with a source for dark pages or for phones.
 """
 
 import re
@@ -8,17 +8,27 @@ import re
 FIGURE = re.compile(
     r'(?<!")(?P<img><img [^>]*?src="(?P<file>[^"#]+\.(?:svg|png))(?:#(?P<only>[a-z-]+))?"[^>]*?>)'
 )
-THEMED = re.compile(
+PICTURE = re.compile(
     r"<picture>\s*"
-    r'<source media="\(prefers-color-scheme: dark\)" srcset="(?P<dark>[^"]+)">\s*'
-    r'<img alt="(?P<alt>[^"]*)" src="(?P<light>[^"]+)">\s*'
+    r'<source media="\((?P<where>[^")]+)\)" srcset="(?P<other>[^"]+)">\s*'
+    r'<img alt="(?P<alt>[^"]*)" src="(?P<usual>[^"]+)">\s*'
     r"</picture>"
 )
+ONLY = {  # what site.css shows there, and elsewhere
+    "prefers-color-scheme: dark": ("only-dark", "only-light"),  # by the site's own switch
+    "max-width: 600px": ("only-narrow", "only-wide"),
+}
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """Both as Markdown, whose links are checked; the site's own switch chooses one of them."""
-    return THEMED.sub(r"![\g<alt>](\g<light>#only-light)\n![\g<alt>](\g<dark>#only-dark)", markdown)
+    return PICTURE.sub(_variants, markdown)
+
+
+def _variants(match: re.Match[str]) -> str:
+    """Each variant as Markdown, whose links are checked."""
+    there, elsewhere = ONLY[match["where"]]
+    shown = ((match["usual"], elsewhere), (match["other"], there))
+    return "\n".join(f"![{match['alt']}]({file}#{only})" for file, only in shown)
 
 
 def on_page_content(html: str, **_: object) -> str:
