@@ -104,6 +104,10 @@ def test_pictures_take_the_theme_and_fit_a_phone(site, tmp_path, dark):
         assert browser.run("document.documentElement.scrollWidth") == box[2] == 390
         browser.open((site / "page.html").as_uri())
         assert browser.run(f"{seen}.map(a => a.href.split('/').pop())") == ["page-phone.png"]
+        browser.open((site / "pictures.html").as_uri())
+        narrow = browser.run("""(a => [a.scrollWidth, a.clientWidth])(
+            document.querySelector('.figure[href="images/tokens.svg"]'))""")
+        assert narrow[0] == narrow[1]  # readable as a whole
         browser.open((site / "notebooks" / "classifier.html").as_uri())
         card = "document.querySelector('.alti')"
         assert browser.run(f"getComputedStyle({card}).colorScheme") == theme

@@ -1,10 +1,17 @@
-"""Figures: a click opens a picture by itself, and a picture with variants is shown as the right one.
+"""Figures: a click opens a picture by itself; of variants the right one is shown; wide ones scroll.
 
 Variants are written as GitHub reads them: a <picture> with a source for dark pages or for phones.
 """
 
+import posixpath
 import re
+from pathlib import Path
 
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.pages import Page
+
+WIDE = 550  # pixels: what is wider would be too small on a phone
+SIZE = re.compile(rb'<svg[^>]*? width="([\d.]+)(pt|px)?"')
 FIGURE = re.compile(
     r'(?<!")(?P<img><img [^>]*?src="(?P<file>[^"#]+\.(?:svg|png))(?:#(?P<only>[a-z-]+))?"[^>]*?>)'
 )
@@ -31,10 +38,23 @@ def _variants(match: re.Match[str]) -> str:
     return "\n".join(f"![{match['alt']}]({file}#{only})" for file, only in shown)
 
 
-def on_page_content(html: str, **_: object) -> str:
-    return FIGURE.sub(_figure, html)
+def on_page_content(html: str, page: Page, config: MkDocsConfig, **_: object) -> str:
+    def figure(match: re.Match[str]) -> str:
+        file = posixpath.normpath(posixpath.join(posixpath.dirname(page.url), match["file"]))
+        wide = "wide" if _width(Path(config.docs_dir, file)) > WIDE else None
+        look = " ".join(filter(None, ("figure", wide, match["only"])))
+        return f'<a class="{look}" href="{match["file"]}">{match["img"]}</a>'
+
+    return FIGURE.sub(figure, html)
 
 
-def _figure(match: re.Match[str]) -> str:
-    look = " ".join(filter(None, ("figure", match["only"])))
-    return f'<a class="{look}" href="{match["file"]}">{match["img"]}</a>'
+def _width(file: Path) -> float:
+    """Of a PNG or an SVG, in pixels."""
+    if not file.is_file():
+        return 0.0  # which has been said: no link may lead nowhere
+    start = file.read_bytes()[:4000]
+    if file.suffix == ".png":
+        return int.from_bytes(start[16:20])
+    found = SIZE.search(start)
+    assert found, file
+    return float(found[1]) * (4 / 3 if found[2] == b"pt" else 1)
