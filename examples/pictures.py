@@ -62,6 +62,7 @@ def drawn(page: str, file: Path, width: int = 860, selector: str = "main") -> No
     node = f"document.querySelector({selector!r})"
     code = (
         f"(() => {{ {script.replace('export function', 'function')}\n"
+        "for (const it of document.querySelectorAll('.alti-switch')) it.remove();\n"  # of no use
         f"return new XMLSerializer().serializeToString(drawing({node})) }})()"
     )
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:

@@ -268,6 +268,14 @@ def test_bars_of_a_page_have_widths_of_the_stylesheet():
     assert fragment.count("<section") == 1
 
 
+def test_bars_are_as_long_as_their_scores():
+    found = by_hand(words=50)
+    spans = [match.span() for match in re.finditer(r"\S+", found.source.texts[0])]
+    fragment = html.fragment(found.grouped(spans).total())
+    widths = re.findall(r"alti-bar alti-w(\d+) ", fragment)
+    assert sorted(map(int, widths)) == list(range(2, 101, 2))  # 1 to 50 of 50, in percent
+
+
 def test_a_page_cannot_be_left_through_an_answer():
     several = by_hand()
     nasty = '"><script>\n'

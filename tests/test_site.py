@@ -89,6 +89,33 @@ def test_search_needs_no_server(site, tmp_path):
         browser.close()
 
 
+@pytest.mark.skipif(not CHROMIUM, reason="needs Chromium")
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_pictures_take_the_theme_and_fit_a_phone(site, tmp_path, dark):
+    browser = Browser(tmp_path)
+    try:
+        browser.size(390, 844, dark=dark)
+        browser.open((site / "index.html").as_uri())
+        seen = "[...document.querySelectorAll('.figure')].filter(a => a.offsetParent)"
+        theme = "dark" if dark else "light"
+        assert browser.run(f"{seen}.map(a => a.href.split('/').pop())") == [f"methods-{theme}.svg"]
+        box = browser.run(f"{seen}.map(a => [a.scrollWidth, a.clientWidth, innerWidth])[0]")
+        assert box[0] > 1.5 * box[1]  # it scrolls in its own box, readable
+        assert browser.run("document.documentElement.scrollWidth") == box[2] == 390
+        browser.open((site / "page.html").as_uri())
+        assert browser.run(f"{seen}.map(a => a.href.split('/').pop())") == ["page-phone.png"]
+        browser.open((site / "pictures.html").as_uri())
+        narrow = browser.run("""(a => [a.scrollWidth, a.clientWidth])(
+            document.querySelector('.figure[href="images/tokens.svg"]'))""")
+        assert narrow[0] == narrow[1]  # readable as a whole
+        browser.open((site / "notebooks" / "classifier.html").as_uri())
+        card = "document.querySelector('.alti')"
+        assert browser.run(f"getComputedStyle({card}).colorScheme") == theme
+        assert browser.run(f"{card}.getBoundingClientRect().width") > 220  # no room for Out[2]:
+    finally:
+        browser.close()
+
+
 NOWHERE = {
     "[a page](nowhere.md)": "a link 'nowhere.md'",
     "[a part](theory.md#lost)": "a link 'theory.md#lost'",

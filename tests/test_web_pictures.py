@@ -547,6 +547,19 @@ def test_a_word_at_the_end_of_a_line_is_as_wide_as_it_is_written(blank):
     assert float(wide) / len(first) == pytest.approx(float(wider) / len(second), rel=0.01)
 
 
+def test_round_ends_of_a_picture_are_no_ellipses(blank):
+    show(blank, text="A film.", methods="alti")
+    rounded = """import('/drawing.js').then(m => {
+        const box = document.createElement('p');
+        box.style = 'width: 40px; height: 20px; background: red; border-radius: 1rem';
+        document.body.append(box);
+        const found = [...m.drawing(box).querySelectorAll('[fill="rgb(255, 0, 0)"]')].map(each =>
+            each.getAttribute('rx'));
+        box.remove();
+        return found })"""
+    assert blank.run(rounded)[-1] == "10"  # half of the height, as browsers draw it
+
+
 def test_a_picture_holds_what_scrolls(blank):
     blank.size(390, 800)
     show(blank, text=TEXT)

@@ -124,6 +124,8 @@ class ImageAttribution(Scored, OfOne):
         best = ", ".join(f"{patch} {score:.3g}" for patch, score in self.top(3))
         return plain(f"<{type(self).__name__} {patches} patches: {said}: {best}>")
 
+    _repr_pretty_ = Scored._repr_pretty_  # IPython asks the class that has __repr__
+
     def render(self) -> str:
         """A character for each patch, as dark as its score."""
         shown: str = import_module("alti.views.pictures").render(self)

@@ -168,6 +168,8 @@ class Result(Scored):
         line: str = import_module("alti.views.notebooks").line(self)
         return line
 
+    _repr_pretty_ = Scored._repr_pretty_  # IPython asks the class that has __repr__
+
     def _repr_html_(self) -> str:
         card: str = import_module("alti.views.cards").card(self)
         return str(card)

@@ -43,7 +43,7 @@ from alti.views.segments import Piece, passages, scale_of
 THEMES = ("light", "dark")
 MOST = 3  # words that a token of an answer rests on
 LONGEST = 300  # characters of a group's text
-_WIDTHS = range(1, STEPS + 1)  # of bars
+_WIDTHS = range(1, 101)  # of bars, in percent: there is no style in an attribute
 
 
 def _style_sheet() -> str:
@@ -51,7 +51,7 @@ def _style_sheet() -> str:
     rules = [(Path(__file__).parent / "html.css").read_text(encoding="utf-8")]
     rules += [_level_rule(level) for level in range(-STEPS, STEPS + 1) if level]
     rules += [f".alti .alti-zero {{ {_ground(0)} }}"]  # where no score is a colour too
-    rules += [f".alti .alti-w{step} {{ width: {100 * step / STEPS:g}%; }}" for step in _WIDTHS]
+    rules += [f".alti .alti-w{step} {{ width: {step}%; }}" for step in _WIDTHS]
     rules += [_ramp_rule("alti-ramp", 0), _ramp_rule("alti-both", -STEPS)]
     return "\n".join(rules) + "\n"
 
@@ -286,9 +286,9 @@ def _groups(attribution: Attribution) -> str:
 
 def _group(attribution: Attribution, i: int, scale: Scale) -> str:
     score = float(attribution.scores[i])
-    level = scale.level(score)
-    look = f"alti-bar alti-w{abs(level)} {class_of(STEPS if level > 0 else -STEPS)}"
-    bar = f'<span class="{look}"></span>' if level else ""
+    width = round(100 * abs(scale.share(score)))
+    look = f"alti-bar alti-w{width} {class_of(STEPS if score > 0 else -STEPS)}"
+    bar = f'<span class="{look}"></span>' if width else ""
     name = escaped(number_of(attribution.source, i))
     text = escaped(shortened(attribution.tokens[i], LONGEST))
     return (

@@ -215,7 +215,8 @@ def _legend(attribution: Attribution, shades: "Shades") -> str:
         high = f"for {escaped(label)} {high}" if label else f"for {high}"
         unit = unnamed(unit, label)
     ends = [rf"{{\color{{gray}}{end}}}" for end in (low, f"{high} {escaped(unit)}")]
-    return rf"{{\footnotesize {ends[0]} {boxes} {ends[1]}}}"
+    # the boxes stick out into the spaces beside them
+    return rf"{{\footnotesize {ends[0]} \,{boxes}\, {ends[1]}}}"
 
 
 def _number(scale: Scale, score: float) -> str:

@@ -15,6 +15,7 @@ from alti.model.head_maps import HeadMaps
 from alti.model.lens import Lens
 from alti.views.lens import TITLE, shown_token
 from alti.views.plots.look import (
+    FAINT,
     INK,
     LONGEST_NAME,
     WATER,
@@ -56,6 +57,7 @@ def heads(maps: HeadMaps, *, attention: bool = False) -> Figure:
             continue
         ax.imshow(values[number], cmap=WATER, norm=PowerNorm(0.5, 0, largest), aspect="auto")
         bare(ax)
+        ax.spines[:].set(visible=True, linewidth=0.6, color=FAINT)  # a map may be all white
         ax.set_title(_heading(maps, number), loc="left", fontsize=8, color=INK)
         at_bottom = number + across >= len(values)
         _tokens(ax, rows if number % across == 0 else [], columns if at_bottom else [])

@@ -99,13 +99,13 @@ function gauge(canvas, box, node, style, colours) {
   canvas.parts.push(line(1, colours.at(-1)), line(sure, colours[0]));
 }
 
-const shape = (box, style, inset = 0) => ({
-  x: box.left + inset,
-  y: box.top + inset,
-  width: Math.max(0, box.width - 2 * inset),
-  height: Math.max(0, box.height - 2 * inset),
-  rx: parseFloat(style.borderEndEndRadius) || 0,
-});
+function shape(box, style, inset = 0) {
+  const width = Math.max(0, box.width - 2 * inset);
+  const height = Math.max(0, box.height - 2 * inset);
+  const radius = parseFloat(style.borderEndEndRadius) || 0;
+  const rx = Math.min(radius, width / 2, height / 2); // else SVG draws an ellipse
+  return { x: box.left + inset, y: box.top + inset, width, height, rx };
+}
 
 function ramp(canvas, box, style, colours) {
   const id = `ramp${canvas.clips++}`;
