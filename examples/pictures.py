@@ -31,7 +31,7 @@ def main() -> None:
     results = {method: model.explain(SENTENCE, method=method) for method in METHODS}
     for theme in ("light", "dark"):
         page = alti.html.page(list(results.values()), theme=theme)
-        drawn(page, IMAGES / f"methods-{theme}.svg")
+        drawn(page, IMAGES / f"methods-{theme}.svg", width=480)  # a phone shows it whole
     in_a_terminal(list(results.values()), IMAGES / "terminal.svg")
     drawn(f"<!doctype html>{results['alti']._repr_html_()}", IMAGES / "card.svg", selector=".alti")
     plotted(results["absence"].plot("tokens"), IMAGES / "tokens.svg")
