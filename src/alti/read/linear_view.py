@@ -335,7 +335,7 @@ class StraightFunctions(TorchFunctionMode):
         kwargs = kwargs or {}
         if self.given is not None and function in BIASED:
             bias = kwargs.get("bias", args[BIASED[function]] if len(args) > 2 else None)
-            if bias is not None and bias.requires_grad:
+            if isinstance(bias, nn.Parameter) and bias.requires_grad:
                 self.given.append(bias)
         if function in GATES:
             return function(*args, **kwargs).detach()
