@@ -26,7 +26,9 @@ def main(folder: str) -> None:
     print(found)
     print(model.explain(QUESTION, groups="sentence", **asked))
     print(model.explain(QUESTION, groups="document", total=True, **asked))
-    drawn(alti.html.page(found, theme="light"), IMAGES / "answer.svg")
+    for theme in ("light", "dark"):
+        page = alti.html.page(found, theme=theme)
+        drawn(page, IMAGES / f"answer-{theme}.svg", width=640)  # as narrow as its table
     print(model.explain("The capital of France is", answer=" Paris, of course."))
     said = model.explain("The capital of France is", answer=" Paris, of course.", lens=True)
     plotted(said.plot("lens"), IMAGES / "lens.svg")
