@@ -97,6 +97,34 @@ def test_heads_are_those_of_the_library(page):
     assert page.run(shown) == pytest.approx(maps.attention[head, 0].tolist(), abs=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("name", "model", "drawn"),
+    [("heads", "turned", ".head"), ("lens", "speaker", "#lens-table tr")],
+)
+def test_a_drawer_says_how_far_it_is(page, name, model, drawn):
+    show(page, model=model, text=FILM, methods="alti")
+    page.wait("!document.querySelector('#deeper').hidden")
+    page.run(
+        """const own = window.fetch;
+        window.fetch = async (url, more) => {
+          const ticket = new URL(url, location).searchParams.get('ticket');
+          if (ticket && ticket === window.ticket)
+            return new Response('{"state": "working", "done": 3, "total": 26}');
+          if (url === '/api/NAME') {
+            window.ticket = JSON.parse(more.body).ticket;
+            await new Promise((done) => setTimeout(done, 1500));
+          }
+          return own(url, more);
+        }; 0""".replace("NAME", name)
+    )
+    page.run(f"document.querySelector('#{name}').open = true")
+    line = f"document.querySelector('#{name}-waiting')"
+    page.wait(f"{line}.textContent === 'Computing. Step 3 of 26.' && !{line}.hidden")
+    page.wait(OPEN.format(name, drawn))
+    page.wait(f"{line}.hidden")
+    page.open("about:blank")
+
+
 def test_heads_by_keyboard_and_slider(page):
     show(page, text=TEXT, open="heads", methods="alti")
     page.wait(OPEN.format("heads", ".head"))

@@ -1,6 +1,7 @@
 // Parts of the page that are opened when they are wanted, and only then ask the server.
 
 import { remember, state } from "/state.js";
+import { newTicket, watch } from "/waiting.js";
 
 const PAUSE = 150; // milliseconds after the slider stopped
 const KEPT = 40; // answers that are kept
@@ -19,6 +20,7 @@ export function drawer(name, { key, load, draw, fits = () => true }) {
     clearTimeout(timer);
     pending?.abort();
     pending = null;
+    wait("");
     if (!seen || !box.open || !fits(seen)) return;
     const [asked, id] = [seen, key(seen)];
     if (kept.has(id)) {
@@ -29,8 +31,11 @@ export function drawer(name, { key, load, draw, fits = () => true }) {
     pending = new AbortController();
     const { signal } = pending;
     box.setAttribute("aria-busy", "true");
+    const ticket = newTicket();
+    const over = watch(ticket, null, wait);
+    signal.addEventListener("abort", over);
     try {
-      const answer = await load(asked, signal);
+      const answer = await load(asked, signal, ticket);
       kept.set(key(asked), answer);
       if (kept.size > KEPT) kept.delete(kept.keys().next().value);
       if (signal.aborted) return;
@@ -39,9 +44,18 @@ export function drawer(name, { key, load, draw, fits = () => true }) {
     } catch (error) {
       if (error.name !== "AbortError") say(error.message);
     } finally {
-      if (!signal.aborted) box.removeAttribute("aria-busy");
+      over();
+      if (!signal.aborted) {
+        box.removeAttribute("aria-busy");
+        wait("");
+      }
     }
   }
+
+  const wait = (words) => {
+    at(`${name}-waiting`).textContent = words;
+    at(`${name}-waiting`).hidden = !words;
+  };
 
   const say = (message) => {
     at(`${name}-error`).textContent = message;

@@ -12,14 +12,14 @@ const at = (id) => document.getElementById(id);
 let shown = null; // { view, places, maps, pick }
 
 export function wireHeads() {
-  const load = async ({ view, layer, places }, signal) => {
+  const load = async ({ view, layer, places }, signal, ticket) => {
     if (view.answer) {
-      const question = { ...view.asked, layer, place: places[0] };
+      const question = { ...view.asked, layer, place: places[0], ticket };
       const response = await ask("/api/answer_heads", question, signal);
       return mapsOf(await response.json());
     }
     const { model, text, text_pair } = view.asked;
-    const question = { model, text, text_pair, layer, place: places[0] };
+    const question = { model, text, text_pair, layer, place: places[0], ticket };
     const response = await ask("/api/heads", question, signal);
     return mapsOf(await response.json());
   };
@@ -28,8 +28,8 @@ export function wireHeads() {
     JSON.stringify([view.asked, layer, whole.has(JSON.stringify(view.asked)) ? null : places[0]]);
   drawer("heads", {
     key,
-    load: async (seen, signal) => {
-      const maps = await load(seen, signal);
+    load: async (seen, ...waited) => {
+      const maps = await load(seen, ...waited);
       if (maps.rows.length > 1) whole.add(JSON.stringify(seen.view.asked));
       return maps;
     },

@@ -15,10 +15,12 @@ export function wireLens() {
   drawer("lens", {
     fits: speaks,
     key: ({ view }) => JSON.stringify([view.asked, view.target]),
-    load: async ({ view }, signal) => {
-      if (view.answer) return (await ask("/api/answer_lens", view.asked, signal)).json();
+    load: async ({ view }, signal, ticket) => {
+      if (view.answer)
+        return (await ask("/api/answer_lens", { ...view.asked, ticket }, signal)).json();
       const { model, text, text_pair } = view.asked;
-      const question = { model, text, text_pair, position: view.position, target: view.target };
+      const { position, target } = view;
+      const question = { model, text, text_pair, position, target, ticket };
       const response = await ask("/api/lens", question, signal);
       return response.json();
     },

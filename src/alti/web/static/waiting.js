@@ -9,8 +9,8 @@ const at = (id) => document.getElementById(id);
 export const newTicket = () => `${Date.now()}-${Math.random()}`;
 
 // Show where the request with a ticket is, until the returned function is called; `wrote` is given
-// the tokens that a model has written so far.
-export function watch(ticket, wrote = null) {
+// the tokens that a model has written so far, and `show` the words where they are not for the line.
+export function watch(ticket, wrote = null, show = null) {
   const pause = wrote ? OFTEN : NEXT;
   let timer = setTimeout(look, wrote ? OFTEN : FIRST);
   let over = false;
@@ -18,7 +18,7 @@ export function watch(ticket, wrote = null) {
     try {
       const response = await fetch(`/api/queue?ticket=${encodeURIComponent(ticket)}`);
       const state = await response.json();
-      if (!over) say(state);
+      if (!over && state.state !== "unknown") (show ?? line)(words(state), state);
       if (!over && state.written) wrote?.(state.written);
     } catch {
       // the request itself will say what is wrong
@@ -31,8 +31,7 @@ export function watch(ticket, wrote = null) {
   };
 }
 
-function say({ state, position, done, total }) {
-  if (state === "unknown") return;
+function words({ state, position, done, total }) {
   const open = done ? ` ${done} steps are done.` : "";
   const steps = total ? ` Step ${done} of ${total}.` : open;
   const texts = {
@@ -41,8 +40,12 @@ function say({ state, position, done, total }) {
     loading: "The model is being loaded again; your request keeps its place.",
     working: `Computing.${steps}`,
   };
+  return texts[state];
+}
+
+function line(why, { done, total }) {
   at("waiting").hidden = false;
-  at("waiting-why").textContent = texts[state];
+  at("waiting-why").textContent = why;
   at("waiting-bar").hidden = !total && !done;
   at("waiting-bar").max = total ?? 1;
   if (total) at("waiting-bar").value = done ?? 0;
