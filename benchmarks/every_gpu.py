@@ -30,11 +30,13 @@ class Part(NamedTuple):
     command: tuple[str, ...]
 
 
+BLOCKS, KERNELS = "blocks_are or half_precision", "triton_equals"
+OTHERS = f"not ({BLOCKS} or {KERNELS})"
 TOGETHER = {  # tests wait for compilers, each on a core of its own
-    "tests_split": Part(180, (*TESTS, "tests/test_gpu.py", "-k", "split")),
-    "tests_long": Part(180, (*TESTS, "tests/test_gpu_long.py")),
-    "tests_blocks": Part(180, (*TESTS, "tests/test_gpu.py", "-k", "not split and blocks_are")),
-    "tests": Part(180, (*TESTS, "tests/test_gpu.py", "-k", "not split and not blocks_are")),
+    "tests": Part(210, (*TESTS, "tests/test_gpu.py", "-k", OTHERS)),
+    "tests_blocks": Part(210, (*TESTS, "tests/test_gpu.py", "-k", BLOCKS)),
+    "tests_kernels": Part(210, (*TESTS, "tests/test_gpu.py", "-k", KERNELS)),
+    "tests_long": Part(210, (*TESTS, "tests/test_gpu_long.py")),
 }
 ALONE = {  # timed, the most important first
     "long_8b": Part(210, (*LONG, "--shape", "8b", "--tokens", "5000", "8192", "32768")),
