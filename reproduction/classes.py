@@ -8,7 +8,6 @@ stopped goes on.
 """
 
 import argparse
-import json
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import alti
 from alti.experiments.bench import load_rows
 from alti.views.tables import bootstrap, paired
 from reproduction.faithfulness import PLAIN, measure, values_of
+from reproduction.report import NAMES, results, table
 from reproduction.settings import BACKBONES, BUILD, DATA, RESULTS, model_name, rounded, write
 from reproduction.train import trained
 
@@ -30,7 +30,6 @@ PASSES = {  # of each method
 }
 METHODS = tuple(PASSES)
 RIVALS = ("absence", "occlusion")  # the others are compared with them
-TITLES = {"sst2": "SST-2", "imdb": "IMDB", "yelp": "Yelp", "sva": "SVA"}
 
 
 def main() -> None:
@@ -78,8 +77,12 @@ def _minus(values: dict[str, dict[str, list[float]]], rival: str) -> dict[str, A
 
 def tables(backbone: str) -> str:
     """The means of each method on each data set, and how far `consensus` is from its rivals."""
-    folder = RESULTS / "classes"
-    cells = {data: json.loads((folder / f"{backbone}-{data}.json").read_text()) for data in DATA}
+    measured = results("classes")
+    if missing := [data for data in DATA if f"{backbone}-{data}" not in measured]:
+        raise SystemExit(
+            f"{backbone} was not measured on {', '.join(missing)}: run this without --tables first"
+        )
+    cells = {data: measured[f"{backbone}-{data}"] for data in DATA}
     best = {
         (data, metric): choose(round(mean[metric][0], 3) for mean in cell["means"].values())
         for data, cell in cells.items()
@@ -90,24 +93,25 @@ def tables(backbone: str) -> str:
         mean = cells[data]["means"][method][metric][0]
         return f"**{_signed(mean)}**" if round(mean, 3) == best[data, metric] else _signed(mean)
 
-    def row(*columns: str) -> str:
-        return f"| {' | '.join(columns)} |"
-
-    names = [f"{TITLES[data]} ({cell['texts']:,} texts)" for data, cell in cells.items()]
-    lines = [row("method", "passes", *names), row("---", *["---:"] * 5)]
-    for method, passes in PASSES.items():
-        both = (" / ".join(shown(data, method, metric) for metric in PLAIN) for data in cells)
-        lines.append(row(f"`{method}`", passes, *both))
-    lines += [
-        "",
-        row("paired difference", *(TITLES[data] for data in cells)),
-        row("---", *["---:"] * 4),
+    means = [
+        [f"`{method}`", passes]
+        + [" / ".join(shown(data, method, metric) for metric in PLAIN) for data in cells]
+        for method, passes in PASSES.items()
     ]
-    for rival in RIVALS:
-        for metric, name in zip(PLAIN, ("comp ↑: ", "suff ↓: "), strict=True):
-            found = (cell["minus"][rival]["consensus"][metric] for cell in cells.values())
-            lines.append(row(f"{name}`consensus` − `{rival}`", *map(_interval, found)))
-    return "\n".join(lines)
+    differences = [
+        [f"{name}: `consensus` − `{rival}`"]
+        + [_interval(cell["minus"][rival]["consensus"][metric]) for cell in cells.values()]
+        for rival in RIVALS
+        for metric, name in zip(PLAIN, ("comp ↑", "suff ↓"), strict=True)
+    ]
+    texts = [f"{NAMES[data]} ({cell['texts']:,} texts)" for data, cell in cells.items()]
+    names = [NAMES[data] for data in cells]
+    return "\n\n".join(
+        (
+            table(["method", "passes", *texts], means),
+            table(["paired difference", *names], differences),
+        )
+    )
 
 
 def _signed(number: float) -> str:

@@ -421,3 +421,13 @@ def test_answers_about_long_prompts(method, explainer, monkeypatch):
     for ours, theirs in zip(found, plain, strict=True):
         assert ours.scores == pytest.approx(theirs.scores, rel=1e-3, abs=1e-4)
         assert ours.probability == pytest.approx(theirs.probability, abs=1e-5)
+
+
+@pytest.mark.parametrize("tokens", [1, 63, 5000, 8192])
+def test_spans_of_rows_are_whole_tiles_of_about_the_same_length(tokens):
+    """A kernel that is given 838 rows works on 896, which do not lie where it reads fast."""
+    found = attention_call.spans(1, 32, tokens, tokens, torch.device("cuda"), least=512, tile=64)
+    assert [row for span in found for row in range(span.start, span.stop)] == list(range(tokens))
+    *most, last = [span.stop - span.start for span in found]
+    assert len(set(most)) <= 1
+    assert all(rows % 64 == 0 and rows >= last for rows in most)

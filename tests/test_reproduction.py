@@ -98,6 +98,11 @@ def test_the_tables_of_classes_are_those_of_the_results(backbone):
     assert classes.tables(backbone) in page
 
 
+def test_tables_of_what_was_not_measured_are_refused(monkeypatch):
+    with pytest.raises(SystemExit, match="gte-small was not measured on sst2, imdb, yelp, sva"):
+        command("classes", "gte-small", "--tables", monkeypatch=monkeypatch)
+
+
 def test_data_is_balanced_and_split_without_leaks():
     reviews = [
         {

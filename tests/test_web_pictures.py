@@ -532,32 +532,31 @@ def test_pictures_keep_names_scales_and_borders_of_sub_words(blank):
     assert {p.get("stroke") for p in flow.iter(f"{SVG}path")} > {"rgb(31, 98, 180)"}
 
 
+def drawn(page, box, found):
+    """What is found in the picture of a box that is on the page for a moment."""
+    return page.run(f"""import('/drawing.js').then(m => {{
+        {box}
+        document.body.append(box);
+        const picture = m.drawing(box);
+        box.remove();
+        return [...picture.querySelectorAll({found[0]!r})].map(each => {found[1]}) }})""")
+
+
 def test_a_word_at_the_end_of_a_line_is_as_wide_as_it_is_written(blank):
     show(blank, text="A film.", methods="alti")
-    texts = """import('/drawing.js').then(m => {
-        const box = document.createElement('pre');
-        box.textContent = 'to read\\nthe script';
-        document.body.append(box);
-        const found = [...m.drawing(box).querySelectorAll('text')].map(each =>
-            [each.textContent, each.getAttribute('textLength')]);
-        box.remove();
-        return found })"""
-    (first, wide), (second, wider) = blank.run(texts)
+    box = r"const box = document.createElement('pre'); box.textContent = 'to read\nthe script';"
+    found = "text", "[each.textContent, each.getAttribute('textLength')]"
+    (first, wide), (second, wider) = drawn(blank, box, found)
     assert (first, second) == ("to read", "the script")
     assert float(wide) / len(first) == pytest.approx(float(wider) / len(second), rel=0.01)
 
 
 def test_round_ends_of_a_picture_are_no_ellipses(blank):
     show(blank, text="A film.", methods="alti")
-    rounded = """import('/drawing.js').then(m => {
-        const box = document.createElement('p');
-        box.style = 'width: 40px; height: 20px; background: red; border-radius: 1rem';
-        document.body.append(box);
-        const found = [...m.drawing(box).querySelectorAll('[fill="rgb(255, 0, 0)"]')].map(each =>
-            each.getAttribute('rx'));
-        box.remove();
-        return found })"""
-    assert blank.run(rounded)[-1] == "10"  # half of the height, as browsers draw it
+    box = """const box = document.createElement('p');
+        box.style = 'width: 40px; height: 20px; background: red; border-radius: 1rem';"""
+    rounded = drawn(blank, box, ('[fill="rgb(255, 0, 0)"]', "each.getAttribute('rx')"))
+    assert rounded[-1] == "10"  # half of the height, as browsers draw it
 
 
 def test_a_picture_holds_what_scrolls(blank):

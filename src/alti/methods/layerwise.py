@@ -21,7 +21,7 @@ from alti.read.walk import Through, walk
 Draw = Callable[[Block], Tensor]
 
 ROWS = {"cuda": 512}  # of a map at least, so that programs share the vectors that they read
-TILE = {"cuda": 64}  # rows of a program: the last one of a span would do nothing else
+TILE = {"cuda": 64}  # of which a span has whole ones: its rows lie aligned, no program has few
 
 
 def layerwise(
